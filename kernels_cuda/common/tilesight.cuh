@@ -151,6 +151,17 @@ std::vector<float> time_graph(F fn, int nodes, int replays, int warmup = 2) {
   return out;
 }
 
+static __global__ void spin_kernel(long long cycles) {
+  long long start = clock64();
+  while (clock64() - start < cycles) {}
+}
+// Keeps every SM busy for about the given time, so that the SM clock has left its idle value before timing begins.
+inline void warm_up_clock(double seconds = 0.3) {
+  for (int i = 0; i < (int)std::ceil(seconds / 0.01); ++i) spin_kernel<<<1056, 128>>>(10000000ll);
+  CHECK_LAUNCH();
+  CHECK(cudaDeviceSynchronize());
+}
+
 inline int sm_count() {
   int n = 0;
   CHECK(cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, 0));
@@ -189,6 +200,14 @@ inline void fill_normal_f32(float* p, size_t n, uint64_t seed) {
   fill_normal_kernel<<<1056, 256>>>(p, n, seed);
   CHECK_LAUNCH();
 }
+static __global__ void fill_words_kernel(uint32_t* p, size_t words, uint64_t seed) {
+  for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < words; i += (size_t)gridDim.x * blockDim.x)
+    p[i] = hash32(i + (seed << 40));
+}
+inline void fill_words(void* p, size_t bytes, uint64_t seed) {  // random 32-bit words
+  fill_words_kernel<<<1056, 256>>>((uint32_t*)p, bytes / 4, seed);
+  CHECK_LAUNCH();
+}
 inline void poison(void* p, size_t bytes) { CHECK(cudaMemset(p, 0xFF, bytes)); }  // NaN in bf16 and f32
 template <class T>
 T* device_alloc(size_t count) {
@@ -198,7 +217,7 @@ T* device_alloc(size_t count) {
 }
 
 // Sum of all 32-bit words modulo 2^64: independent of order, so any traversal can be compared with it.
-__global__ inline void checksum_kernel(const uint32_t* p, size_t words, unsigned long long* sum) {
+static __global__ void checksum_kernel(const uint32_t* p, size_t words, unsigned long long* sum) {
   unsigned long long s = 0;
   for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < words; i += (size_t)gridDim.x * blockDim.x) s += p[i];
   atomicAdd(sum, s);
