@@ -1,0 +1,87 @@
+"""tilesight: a tile-centric analytical performance model of GPU kernels.
+
+How long does a kernel take on a GPU and why, how much does it move through each memory level, which tile configuration
+is best: answered without running anything. The names below are the public interface; each is imported from its module
+when it is first used, so that ``import tilesight`` itself costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tilesight.api import compare_records, explain, list_profiles, load_profile, predict, predict_many, rank
+    from tilesight.cost.estimate import Estimate, Estimates
+    from tilesight.errors import (
+        ConfigError,
+        MissingFileError,
+        PlanError,
+        ProblemError,
+        ProfileError,
+        TableError,
+        TilesightError,
+        UnknownProfileError,
+        UnsupportedError,
+    )
+    from tilesight.hardware.profile import Profile
+    from tilesight.kernels.gemm import Gemm, GemmConfig
+    from tilesight.search import Ranking
+
+_HOME = {
+    "tilesight.api": ("compare_records", "explain", "list_profiles", "load_profile", "predict", "predict_many", "rank"),
+    "tilesight.cost.estimate": ("Estimate", "Estimates"),
+    "tilesight.errors": (
+        "ConfigError",
+        "MissingFileError",
+        "PlanError",
+        "ProblemError",
+        "ProfileError",
+        "TableError",
+        "TilesightError",
+        "UnknownProfileError",
+        "UnsupportedError",
+    ),
+    "tilesight.hardware.profile": ("Profile",),
+    "tilesight.kernels.gemm": ("Gemm", "GemmConfig"),
+    "tilesight.search": ("Ranking",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = [
+    "ConfigError",
+    "Estimate",
+    "Estimates",
+    "Gemm",
+    "GemmConfig",
+    "MissingFileError",
+    "PlanError",
+    "ProblemError",
+    "Profile",
+    "ProfileError",
+    "Ranking",
+    "TableError",
+    "TilesightError",
+    "UnknownProfileError",
+    "UnsupportedError",
+    "__version__",
+    "compare_records",
+    "explain",
+    "list_profiles",
+    "load_profile",
+    "predict",
+    "predict_many",
+    "rank",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'tilesight' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

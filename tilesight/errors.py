@@ -1,0 +1,116 @@
+"""Errors of tilesight: each says where, what was given, what is allowed and what to do.
+
+All derive from :class:`TilesightError` and, where it fits, from the built-in that a caller would expect.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TilesightError(Exception):
+    """Base of every error that tilesight raises on purpose."""
+
+
+class ProfileError(TilesightError, ValueError):
+    """A hardware profile breaks the schema, or a field is asked for that the schema does not have."""
+
+
+class _NotFoundError(TilesightError, KeyError):
+    """A name that is not in a known list. Printed without the quotes that ``KeyError`` adds."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class UnknownProfileError(_NotFoundError):
+    """No hardware profile has the name that was asked for."""
+
+
+class UnknownDTypeError(_NotFoundError):
+    """No data type has the name that was asked for."""
+
+
+class UnitError(TilesightError, ValueError):
+    """A text that is not a quantity, or a value that cannot be printed as one."""
+
+
+class ProblemError(TilesightError, ValueError):
+    """The problem (sizes, dtypes, layouts) makes no sense."""
+
+
+class ConfigError(TilesightError, ValueError):
+    """The configuration (tiles, stages, warps, clusters) is not possible for the problem or on the GPU."""
+
+
+class PlanError(TilesightError, ValueError):
+    """A tile execution plan is inconsistent."""
+
+
+class UnsupportedError(TilesightError):
+    """A valid request that the model cannot price.
+
+    Attributes
+    ----------
+    field
+        Dotted name of the absent profile field, or None when the reason is another.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_unsupported, (type(self), str(self), self.field)
+
+
+def _rebuild_unsupported(kind: type[UnsupportedError], message: str, field: str | None) -> UnsupportedError:
+    return kind(message, field=field)
+
+
+class TableError(TilesightError, ValueError):
+    """A cell of a measured table is malformed.
+
+    Attributes
+    ----------
+    file, line, column
+        Where: file name, line number counted from 1 with the header as line 1, and column name. None when unknown.
+    """
+
+    def __init__(
+        self, message: str, *, file: str | None = None, line: int | None = None, column: str | None = None
+    ) -> None:
+        place = ":".join(str(part) for part in (file, line, column) if part is not None)
+        super().__init__(f"{place}: {message}" if place else message)
+        self.message = message
+        self.file = file
+        self.line = line
+        self.column = column
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_table, (type(self), self.message, self.file, self.line, self.column)
+
+
+def _rebuild_table(
+    kind: type[TableError], message: str, file: str | None, line: int | None, column: str | None
+) -> TableError:
+    return kind(message, file=file, line=line, column=column)
+
+
+class MissingFileError(TilesightError, FileNotFoundError):
+    """A file that tilesight ships or was told to read is not there."""
+
+
+def suggestion(name: str, known: Iterable[str], most: int = 12) -> str:
+    """Text ``known: a, b. Did you mean 'a'?`` for an error about an unknown name; lists at most ``most`` names.
+
+    Examples
+    --------
+    >>> suggestion("h20_sxm", ["a100_sxm", "h200_sxm"])
+    "known: a100_sxm, h200_sxm. Did you mean 'h200_sxm'?"
+    >>> suggestion("zzz", ["a100_sxm", "h200_sxm"], most=1)
+    'known: a100_sxm, …'
+    """
+    names = sorted(set(known))
+    text = "known: " + (", ".join(names[:most]) or "none") + (", …" if len(names) > most else "")
+    near = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    return f"{text}. Did you mean {near[0]!r}?" if near else text
