@@ -1,0 +1,121 @@
+"""Kinds of numbers a profile may hold: each has a range and says which unit it wants.
+
+A value outside its range is nearly always a value in the wrong unit, so the error says how to write the right one.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+V = TypeVar("V")
+
+
+def plain_number(value: float) -> str:
+    """Shortest text that reads back as the same number: ``4.8e12``, ``1.05e-6``, ``132``, ``0.45``.
+
+    Integers stay integers and floats stay floats, in TOML as in Python.
+
+    Examples
+    --------
+    >>> plain_number(4.8e12), plain_number(1.05e-6), plain_number(132), plain_number(21.0)
+    ('4.8e12', '1.05e-6', '132', '21.0')
+    """
+    if isinstance(value, int) or not math.isfinite(value):
+        return str(value)
+    text = repr(value)
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return text
+    digits = 0
+    while float(f"{value:.{digits}e}") != value:
+        digits += 1
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def within(low: float, high: float, hint: str) -> AfterValidator:
+    """Validator of a number in ``low..high``; the hint says how to write one."""
+
+    def check(value: float) -> float:
+        if low <= value <= high:
+            return value
+        finite = isinstance(value, int) or math.isfinite(value)
+        wrong = f"is outside {plain_number(low)}..{plain_number(high)}" if finite else "is not a finite number"
+        raise PydanticCustomError("range", "{wrong}; {hint}", {"wrong": wrong, "hint": hint})
+
+    return AfterValidator(check)
+
+
+Hz = Annotated[float, within(1e8, 1e10, "give hertz (1.98 GHz is 1.98e9)")]
+BytesPerS = Annotated[float, within(1e10, 1e14, "give bytes per second (4.8 TB/s is 4.8e12)")]
+FlopPerS = Annotated[float, within(1e11, 1e17, "give flop per second (989.4 TFLOP/s is 989.4e12)")]
+Seconds = Annotated[float, within(0.0, 1.0, "give seconds (1.05 us is 1.05e-6)")]
+BusySeconds = Annotated[float, within(0.0, 1e4, "give seconds of load (50 ms is 0.05)")]
+Cycles = Annotated[float, within(0.0, 1e6, "give SM clock cycles")]
+BytesPerCycle = Annotated[float, within(1e-3, 1e3, "give bytes per clock cycle and SM")]
+ChipBytesPerCycle = Annotated[float, within(1.0, 1e6, "give bytes per SM clock cycle of the whole GPU")]
+FlopPerCycle = Annotated[float, within(1.0, 1e6, "give flop per clock cycle and SM; one FMA is 2 flop")]
+FlopPerByte = Annotated[float, within(0.0, 1e6, "give flop per byte")]
+Watts = Annotated[float, within(0.0, 1e4, "give watts")]
+JoulesPerUnit = Annotated[float, within(0.0, 1e-6, "give joules for one flop or one byte (1 pJ is 1e-12)")]
+Ratio = Annotated[float, within(0.0, 1.0, "give a ratio (5 % is 0.05)")]
+Factor = Annotated[float, within(0.0, 1e3, "give a plain factor")]
+DramBytes = Annotated[float, within(1e9, 1e13, "give bytes (141 GB is 141e9)")]
+CacheBytes = Annotated[int, within(2**16, 2**31, "give bytes (60 MiB is 62914560)")]
+SmBytes = Annotated[int, within(0, 2**20, "give bytes (228 KiB is 233472)")]
+BlockBytes = Annotated[int, within(8, 4096, "give bytes")]
+Registers = Annotated[int, within(16, 2**20, "give a number of 32-bit registers")]
+Count = Annotated[int, within(1, 10**6, "give a count")]
+Version = Annotated[int, within(1, 1, "this release reads version 1")]
+
+
+class FrozenMap(Mapping[str, V]):
+    """A read-only mapping that can be hashed and pickled; keeps its order.
+
+    Examples
+    --------
+    >>> FrozenMap({"bf16": 1})["bf16"]
+    1
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[str, V]) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: str) -> V:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return f"FrozenMap({self._items!r})"
+
+
+def freeze_map(items: Mapping[str, V]) -> FrozenMap[V]:
+    """Validator that turns a validated dict into a :class:`FrozenMap`."""
+    return FrozenMap(items)
+
+
+def freeze_lists(value: Any) -> Any:
+    """The value with every list in it turned into a tuple: TOML has only lists, a strict schema wants tuples.
+
+    Examples
+    --------
+    >>> freeze_lists({"sms_per_gpc": [16, 18]})
+    {'sms_per_gpc': (16, 18)}
+    """
+    if isinstance(value, Mapping):
+        return {key: freeze_lists(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(freeze_lists(item) for item in value)
+    return value
