@@ -1,0 +1,220 @@
+"""Protocols: what the times of each table contain, and what must be added to an Estimate before comparing.
+
+An Estimate runs from the first CTA's launch to the last store (design: gaps between graph nodes, event and host costs
+are terms of a protocol). A protocol states the cache and clock of its measurement, names the profile fields that its
+times contain besides, and never reads a measured column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilesight import units
+from tilesight.cost.cache import repeated_residency
+from tilesight.dtypes import dtype
+from tilesight.hardware.profile import Profile
+from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.records.read import Table
+
+PredictMany = Callable[..., Any]
+"""``predict_many(problems, configs, *, hardware, cache, clock, busy_s, ...) -> Estimates``"""
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Launches of one kernel in a CUDA graph, replayed: the load under which the clock settles.
+
+    A replay holds min(``launches_max``, ``replay_s`` / time) launches, at least one; the median of ``replays`` replays
+    is reported.
+    """
+
+    launches_max: int = 50
+    replay_s: float = 2e-3
+    replays: int = 5
+
+    def launches(self, seconds: np.ndarray) -> np.ndarray:
+        """Launches in one replay of kernels that take ``seconds`` each.
+
+        Examples
+        --------
+        >>> Replays().launches(np.array([4e-6, 100e-6, 1.5e-3, 6e-3]))
+        array([50., 20.,  1.,  1.])
+        """
+        # 2 ms / 100 us is 20 launches, also where the quotient rounds to just below 20
+        return np.clip(np.floor(self.replay_s / seconds + 1e-9), 1, self.launches_max)
+
+    def busy_s(self, seconds: np.ndarray) -> np.ndarray:
+        """How long the GPU has been under this load in the middle of the median replay, in seconds.
+
+        busy = replays / 2 * launches * time
+
+        Examples
+        --------
+        >>> Replays().busy_s(np.array([4e-6, 6e-3])).round(6)
+        array([0.0005, 0.015 ])
+        """
+        return self.replays / 2 * self.launches(seconds) * seconds
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How one time column was measured.
+
+    Attributes
+    ----------
+    name
+        As results name it.
+    column
+        The measured time, in microseconds.
+    contains
+        What the times contain, in words.
+    cache
+        State of L2 before a launch: ``"warm"`` or ``"cold"``.
+    terms
+        Dotted profile fields, in seconds, that the times contain and an Estimate does not.
+    replays
+        Load of a graph measurement: the clock follows from it. None: burst clock.
+    row_options
+        Further keyword arguments for ``predict_many`` that follow from the rows, one value or one array per row.
+    regime_column
+        Column that says row by row whether the cache was warm or cold; None: ``cache`` says it for all rows.
+    """
+
+    name: str
+    column: str
+    contains: str
+    cache: str
+    terms: tuple[str, ...] = ()
+    replays: Replays | None = None
+    row_options: Callable[[Table, Profile], dict[str, Any]] | None = None
+    regime_column: str | None = None
+
+    def added_seconds(self, estimates: Any, hardware: Profile) -> np.ndarray:
+        """Seconds that the measured times contain besides ``estimates.seconds``: the sum of ``terms``, per prediction.
+
+        Raises
+        ------
+        UnsupportedError
+            If the profile lacks a term.
+        """
+        return np.full(len(estimates), sum(hardware.require(name) for name in self.terms), dtype=np.float64)
+
+    def cache_states(self, table: Table) -> np.ndarray:
+        """``"warm"``, ``"cold"`` or another word for neither, per row: the regime a row counts in."""
+        if self.regime_column is None:
+            return np.full(len(table), self.cache, dtype=object)
+        return table[self.regime_column]
+
+    def estimate(
+        self,
+        problems: Sequence[Gemm],
+        configs: Sequence[GemmConfig] | None,
+        table: Table,
+        *,
+        hardware: Profile,
+        predict_many: PredictMany,
+    ) -> Any:
+        """Estimates of all rows of ``table`` under the conditions of this measurement.
+
+        A replayed graph is priced twice: at burst clock for how long its replays take, then at the clock that this
+        load leaves. What the first pass refuses is given the shortest busy time, and stays refused.
+        """
+        options = self.row_options(table, hardware) if self.row_options else {}
+        common = {"hardware": hardware, "cache": self.cache, **options}
+        burst = predict_many(problems, configs, clock="burst", **common)
+        if self.replays is None or len(burst.refusals) == len(problems):
+            return burst
+        seconds = burst.seconds + self.added_seconds(burst, hardware)
+        refused = [index for index, _ in burst.refusals]
+        seconds[refused] = np.delete(seconds, refused).min()
+        return predict_many(problems, configs, busy_s=self.replays.busy_s(seconds), **common)
+
+
+def cycled_weights(table: Table, hardware: Profile) -> dict[str, Any]:
+    """What L2 still holds when the weight is cycled over copies: shares of A and B, one per row.
+
+    B was last read one pass ago and A one product ago; ``sglang`` cycles A along with the weight. ``touched_mb`` (MiB)
+    is what one pass touches.
+    """
+    touched_bytes = table["touched_mb"] * units.MIB
+    elements = table["m"] * table["k"] + table["k"] * table["n"] + table["m"] * table["n"]
+    element_bytes = np.array([dtype(name).bytes_per_element for name in table["dtype"]])
+    cycles_a = np.array([source.startswith("sglang") for source in table["source"]])
+    since_a_bytes = np.where(cycles_a, touched_bytes, elements * element_bytes)
+    return {
+        "resident": {
+            "a": repeated_residency(since_a_bytes, hardware),
+            "b": repeated_residency(touched_bytes, hardware),
+        }
+    }
+
+
+WARM = Protocol(
+    name="warm_us",
+    column="warm_us",
+    contains="the same launch repeated on the same buffers in one CUDA graph: kernel and the gap between graph nodes; "
+    "clock under min(50, 2 ms / time) launches a replay, median of 5 replays",
+    cache="warm",
+    terms=("launch.graph_gap_s",),
+    replays=Replays(),
+)
+COLD = Protocol(
+    name="cold_us",
+    column="cold_us",
+    contains="one launch between two events after a 512 MB write: kernel on an L2 full of dirty lines, cold instruction "
+    "caches, event and launch cost; burst clock",
+    cache="cold",
+    terms=("launch.event_s", "launch.cold_extra_s"),
+)
+COUNTED_COLD = Protocol(
+    name="time_us",
+    column="time_us",
+    contains="one launch under Nsight Compute with all caches flushed: kernel time on a cold, clean L2",
+    cache="cold",
+)
+COUNTED_WARM = Protocol(
+    name="time_us",
+    column="time_us",
+    contains="one launch under Nsight Compute with warm caches: kernel time",
+    cache="warm",
+)
+CYCLED = Protocol(
+    name="latency_us",
+    column="latency_us",
+    contains="a CUDA graph that cycles through copies of the weight, 6 replays between two events: kernel and the gap "
+    "between graph nodes; burst clock",
+    cache="warm",
+    terms=("launch.graph_gap_s",),
+    row_options=cycled_weights,
+    regime_column="l2_state",
+)
+
+PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
+    "gemm_cublas": (WARM, COLD),
+    "gemm_triton": (WARM, COLD),
+    "gemm_l2": (COUNTED_COLD,),
+    "tile_drift": (COUNTED_WARM,),
+    "public_gemm": (CYCLED,),
+}
+"""Protocols of each scored table, in the order of their predictions."""
+
+_SECTOR_BYTES = 32
+
+
+def counters(table: Table) -> dict[str, np.ndarray]:
+    """Measured bytes and hit rates of a table, by the names that Estimates use; empty where it has none.
+
+    Lookups are sectors that L1 and TMA send to L2, stores included.
+    """
+    found = {
+        name: table[name].astype(np.float64)
+        for name in ("dram_read_bytes", "dram_write_bytes", "lookup_bytes", "l2_hit_rate")
+        if name in table
+    }
+    if "l2_tex_sectors" in table:
+        found["lookup_bytes"] = table["l2_tex_sectors"] * float(_SECTOR_BYTES)
+    return found

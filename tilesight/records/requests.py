@@ -1,0 +1,102 @@
+"""From rows of a table to what the model is asked: a problem and a configuration each, or the reason why not.
+
+Column names are those of the tables; the mapping to the model's words is written here once. Only columns that describe
+problem and configuration are read, never a measured one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilesight.errors import ConfigError, ProblemError, UnknownDTypeError, UnsupportedError
+from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.records.read import Table
+
+_TRITON_KERNELS = {"ptr": "cp_async", "tma": "tma_persistent"}
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Problems and configurations of one table.
+
+    Attributes
+    ----------
+    problems, configs
+        One per row; None where the row is refused. ``configs`` is None where the model chooses the configuration.
+    refusals
+        Row index -> why the model has no such problem or configuration.
+    """
+
+    problems: tuple[Gemm | None, ...]
+    configs: tuple[GemmConfig | None, ...] | None
+    refusals: dict[int, str]
+
+
+def requests(table: Table, *, auto_config: bool = False) -> Requests:
+    """What to ask for each row of ``table``.
+
+    Parameters
+    ----------
+    auto_config
+        Leave the configuration to the model even where the table states one.
+    """
+    config_of = None if auto_config else _config_of(table)
+    problems: list[Gemm | None] = []
+    configs: list[GemmConfig | None] = []
+    refusals: dict[int, str] = {}
+    for row in range(len(table)):
+        problem = config = None
+        try:
+            problem = _problem(table, row)
+            config = config_of(table, row) if config_of else None
+        except (ProblemError, ConfigError, UnsupportedError, UnknownDTypeError) as error:
+            problem, refusals[row] = None, str(error)
+        problems.append(problem)
+        configs.append(config)
+    return Requests(tuple(problems), tuple(configs) if config_of else None, refusals)
+
+
+def _problem(table: Table, row: int) -> Gemm:
+    if "includes" in table and table["includes"][row] != "gemm":
+        raise UnsupportedError(f"the time includes another kernel ({table['includes'][row]}), which is not modelled")
+    dtype = table["dtype"][row] if "dtype" in table else "bf16"
+    sizes = (int(table[name][row]) for name in ("m", "n", "k"))
+    if table.kind.name == "public_gemm":
+        return Gemm(*sizes, dtype=dtype, layout_b="column")  # y = x @ w^T with w[n, k]
+    return Gemm(*sizes, dtype=dtype)
+
+
+def _config_of(table: Table) -> Callable[[Table, int], GemmConfig] | None:
+    if "tile_m" not in table:
+        return None
+    return _cublas_config if "cluster_a" in table else _triton_config
+
+
+def _cublas_config(table: Table, row: int) -> GemmConfig:
+    """nvjet kernels: column-major, so the instruction's 64-row side lies along n.
+
+    ``cluster_a`` lies along n and ``cluster_b`` along m; ``split_k`` says that a split was used, not how many; what
+    ``raster`` h and v mean is not documented and the order of tiles is left to the model.
+    """
+    return GemmConfig(
+        **_whole(table, row, "tile_m", "tile_n", "tile_k", "stages"),
+        kernel="warp_specialized",
+        cluster_m=int(table["cluster_b"][row]),
+        cluster_n=int(table["cluster_a"][row]),
+        swap_ab=True,
+        split_k=None if table["split_k"][row] else 1,
+    )
+
+
+def _triton_config(table: Table, row: int) -> GemmConfig:
+    """``ptr`` loads through cp.async, one CTA a tile; ``tma`` is persistent. Both walk groups of ``group_m`` rows."""
+    compiled = [name for name in ("registers", "smem_bytes", "spills") if name in table]
+    return GemmConfig(
+        **_whole(table, row, "tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", *compiled),
+        kernel=_TRITON_KERNELS[table["kernel"][row]],
+    )
+
+
+def _whole(table: Table, row: int, *names: str) -> dict[str, int]:
+    return {name: int(table[name][row]) for name in names}
