@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from tilesight.hardware.profile import Profile
-    from tilesight.kernels.gemm import Gemm, GemmConfig
+    from tilesight.kernels.gemm_config import Gemm, GemmConfig
     from tilesight.search import Ranking
 
 _HOME = {
@@ -43,7 +43,7 @@ _HOME = {
         "UnsupportedError",
     ),
     "tilesight.hardware.profile": ("Profile",),
-    "tilesight.kernels.gemm": ("Gemm", "GemmConfig"),
+    "tilesight.kernels.gemm_config": ("Gemm", "GemmConfig"),
     "tilesight.search": ("Ranking",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}

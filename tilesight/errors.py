@@ -105,12 +105,14 @@ def suggestion(name: str, known: Iterable[str], most: int = 12) -> str:
 
     Examples
     --------
-    >>> suggestion("h20_sxm", ["a100_sxm", "h200_sxm"])
+    >>> suggestion("h20", ["a100_sxm", "h200_sxm"])
     "known: a100_sxm, h200_sxm. Did you mean 'h200_sxm'?"
     >>> suggestion("zzz", ["a100_sxm", "h200_sxm"], most=1)
     'known: a100_sxm, …'
     """
     names = sorted(set(known))
     text = "known: " + (", ".join(names[:most]) or "none") + (", …" if len(names) > most else "")
-    near = get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    wanted = name.lower()
+    longer = [known for known in names if wanted and known.startswith(wanted)]
+    near = longer or get_close_matches(wanted, names, n=1, cutoff=0.6)
     return f"{text}. Did you mean {near[0]!r}?" if near else text

@@ -84,12 +84,19 @@ class BusyTime:
     def scale(self, factor: ArrayLike) -> "BusyTime":
         """The work repeated ``factor`` times; the factor broadcasts against the batch.
 
+        Raises
+        ------
+        PlanError
+            If a factor is negative or not finite.
+
         Examples
         --------
         >>> float(BusyTime.of(dram=2e-6).scale(3)["dram"])
         6e-06
         """
         factors = np.asarray(factor, dtype=np.float64)
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise PlanError("a factor of busy time must be finite and not negative")
         return BusyTime(self._as(np.broadcast_shapes(self.batch_shape, factors.shape)) * factors)
 
     def bound_s(self) -> Any:

@@ -26,11 +26,13 @@ from tilesight.hardware.tables import (
     Launch,
     Merging,
     Power,
+    Rounds,
     Sm,
     Source,
     Table,
     TensorRate,
     Text,
+    Uncertainty,
     Wgmma,
 )
 
@@ -62,6 +64,8 @@ class Profile(Table):
     power: Power = Power()
     launch: Launch = Launch()
     epilogue: Epilogue = Epilogue()
+    rounds: Rounds = Rounds()
+    uncertainty: Uncertainty = Uncertainty()
     derived: Derived | None = None
     source: Annotated[Mapping[str, Source], AfterValidator(freeze_map)]
 
@@ -90,6 +94,51 @@ class Profile(Table):
         """Nested plain data that :meth:`from_dict` reads back as an equal profile; absent fields are left out."""
         plain: dict[str, Any] = _plain(self)
         return plain
+
+    def with_numbers(
+        self,
+        numbers: Mapping[str, "Number | None"],
+        sources: Mapping[str, Mapping[str, Any]],
+        *,
+        where: str = "profile",
+    ) -> "Profile":
+        """Copy with some numbers set, by dotted name; None removes a number and its source.
+
+        Parameters
+        ----------
+        numbers
+            Dotted name to value.
+        sources
+            Dotted name to ``{"kind": ..., "ref": ..., "note": ...}``; a number without an entry keeps its source.
+        where
+            Name of the copy, for errors.
+
+        Raises
+        ------
+        ProfileError
+            If the copy breaks the schema; a new number needs a source.
+
+        Examples
+        --------
+        >>> from tilesight.hardware.load import load_profile
+        >>> why = {"kind": "assumed", "note": "what if the GPU had half the SMs"}
+        >>> load_profile("h200_sxm").with_numbers({"sm_count": 66}, {"sm_count": why}).sm_count
+        66
+        """
+        data = self.to_dict()
+        for name, value in numbers.items():
+            _check_name(name)
+            *tables, key = name.split(".")
+            table = data
+            for part in tables:
+                table = table.setdefault(part, {})
+            if value is not None:
+                table[key] = value
+            else:
+                table.pop(key, None)
+                data["source"].pop(name, None)
+        data["source"] |= sources
+        return Profile.from_dict(data, where=where)
 
     @cached_property
     def numbers(self) -> Mapping[str, Number]:
@@ -135,8 +184,8 @@ class Profile(Table):
         value = self.numbers.get(name)
         if isinstance(value, tuple):
             raise ProfileError(f"{name} of profile {self.name!r} is a list, not one number")
-        if value is None and not _pattern().fullmatch(name):
-            raise ProfileError(f"a profile has no number {name!r}; {suggestion(name, field_names())}")
+        if value is None:
+            _check_name(name)
         return None if value is None else float(value)
 
     @model_validator(mode="after")
@@ -150,6 +199,11 @@ class Profile(Table):
 def field_names() -> tuple[str, ...]:
     """Dotted names of all numbers the schema has; ``*`` stands for a dtype or a cluster size."""
     return tuple(_fields("", Profile))
+
+
+def _check_name(name: str) -> None:
+    if not _pattern().fullmatch(name):
+        raise ProfileError(f"a profile has no number {name!r}; {suggestion(name, field_names())}")
 
 
 @cache
@@ -249,13 +303,24 @@ def _first_problem(error: ValidationError) -> str:
     if kind == "missing":
         return f"{name} is missing"
     if kind == "extra_forbidden":
-        table = name.rpartition(".")[0]
-        known = [field for field in (*Profile.model_fields, *field_names()) if field.rpartition(".")[0] == table]
-        return f"unknown key {name!r}; {suggestion(name, known)}"
+        return f"unknown key {name!r}; {suggestion(name, _neighbours(name))}"
     shown = _shown(given)
     if kind == "literal_error":
         return f"{name} = {shown} is not allowed; {message[0].lower()}{message[1:]}"
     return f"{name} = {shown} {_WRONG_TYPE.get(kind, message)}"
+
+
+def _neighbours(name: str) -> list[str]:
+    """Names of the schema in the same table; ``tensor.bf16.x`` has those of ``tensor.*``, written with ``bf16``."""
+    *tables, _ = name.split(".")
+    found = []
+    for field in (*Profile.model_fields, *field_names()):
+        *others, last = field.split(".")
+        if len(others) == len(tables) and all(
+            other in (table, "*") for other, table in zip(others, tables, strict=True)
+        ):
+            found.append(".".join([*tables, last]))
+    return found
 
 
 def _shown(value: Any) -> str:

@@ -25,6 +25,7 @@ from tilesight.hardware.numbers import (
     FlopPerS,
     Hz,
     JoulesPerUnit,
+    Ratio,
     Registers,
     Seconds,
     SmBytes,
@@ -97,6 +98,7 @@ class L2(Table):
     store_bytes_per_cycle: ChipBytesPerCycle | None = None
     residency_full_bytes: CacheBytes | None = None
     residency_none_bytes: CacheBytes | None = None
+    dirty_evicted_share: Factor | None = None  # dirty bytes written back per byte that takes their place
 
 
 class Fill(Table):
@@ -107,6 +109,7 @@ class Fill(Table):
     cp_async_bytes_per_cycle: BytesPerCycle | None = None
     tma_bytes_per_cycle: BytesPerCycle | None = None
     tma_unaligned_row_cycles: Cycles | None = None  # a 128-byte box row at a pitch of 16 but not 32 bytes
+    scalar_elements_per_cycle: BytesPerCycle | None = None  # element-wise loads where strides forbid vectors
 
 
 class Merging(Table):
@@ -137,7 +140,7 @@ class Wgmma(Table):
     gap_specialized_cycles: Cycles | None = None
     step_in_order_cycles: Cycles | None = None
     step_specialized_cycles: Cycles | None = None
-    mma_sync_cycles_per_k16: Cycles | None = None
+    mma_sync_rate_share: Ratio | None = None  # rate of mma.sync over that of wgmma
 
 
 class Power(Table):
@@ -145,7 +148,9 @@ class Power(Table):
 
     limit_w: Watts | None = None
     idle_w: Watts | None = None
-    threshold_flop_per_s: FlopPerS | None = None
+    burst_flop_per_s: FlopPerS | None = None  # load that runs at full clock at first ...
+    sustained_flop_per_s: FlopPerS | None = None  # ... and after settle_s of it
+    burst_s: BusySeconds | None = None
     exponent: Factor | None = None
     dram_flop_per_byte: FlopPerByte | None = None
     energy_j_per_flop: JoulesPerUnit | None = None
@@ -158,11 +163,25 @@ class Launch(Table):
 
     graph_gap_s: Seconds | None = None
     kernel_start_s: Seconds | None = None
+    start_in_order_s: Seconds | None = None
+    start_specialized_s: Seconds | None = None
     cta_start_cycles: Cycles | None = None
     event_s: Seconds | None = None
     cold_extra_s: Seconds | None = None
     descriptor_s: Seconds | None = None
     dependent_kernel_s: Seconds | None = None
+    reduction_bytes_per_s: BytesPerS | None = None  # partial sums of a split, mostly from L2
+
+
+class Rounds(Table):
+    """What a further tile of the same slot pays of its ends, beside its k-steps."""
+
+    cp_async_prologue_share: Ratio | None = None
+    cp_async_epilogue_share: Ratio | None = None
+    tma_persistent_prologue_share: Ratio | None = None
+    tma_persistent_epilogue_share: Ratio | None = None
+    warp_specialized_prologue_share: Ratio | None = None
+    warp_specialized_epilogue_share: Ratio | None = None
 
 
 class Epilogue(Table):
@@ -172,6 +191,18 @@ class Epilogue(Table):
     in_order_bytes_per_cycle: BytesPerCycle | None = None
     specialized_fixed_cycles: Cycles | None = None
     specialized_bytes_per_cycle: BytesPerCycle | None = None
+
+
+class Uncertainty(Table):
+    """Half-width of the likely interval, relative, by what binds: holds four of five records it was taken from."""
+
+    tensor: Ratio | None = None
+    l2: Ratio | None = None
+    ring: Ratio | None = None
+    dram: Ratio | None = None
+    launch: Ratio | None = None
+    issue: Ratio | None = None
+    recurrence: Ratio | None = None
 
 
 class Derived(Table):
