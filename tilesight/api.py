@@ -1,0 +1,234 @@
+"""The few functions a user calls: predict, predict_many, rank, explain, compare_records, load_profile."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tilesight.compare import compare_records
+from tilesight.cost.clock import busy_seconds
+from tilesight.cost.estimate import Estimate, Estimates
+from tilesight.cost.explanation import Explanation, explain_estimate
+from tilesight.cost.price import Situation
+from tilesight.errors import ConfigError, ProblemError
+from tilesight.hardware.load import list_profiles, load_profile
+from tilesight.hardware.profile import Profile
+from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.search import Ranking, gemm_candidates, price_many, rank_configs
+
+Hardware = Profile | str | PathLike[str]
+Cache = Literal["warm", "cold"]
+Clock = Literal["burst", "sustained"]
+CACHES = ("warm", "cold")
+TENSORS = ("a", "b", "c")
+
+
+def _profile(hardware: Hardware) -> Profile:
+    return hardware if isinstance(hardware, Profile) else load_profile(hardware)
+
+
+def _situation(
+    hardware: Profile,
+    cache: str,
+    clock: str | ArrayLike,
+    resident: Mapping[str, float] | None,
+    sms: int | None,
+    dirty_bytes: float,
+) -> tuple[Situation, str]:
+    """Checked situation and the clock's name."""
+    if cache not in CACHES:
+        raise ConfigError(f"cache = {cache!r}; known: {', '.join(CACHES)}")
+    for name, share in (resident or {}).items():
+        if name not in TENSORS:
+            raise ConfigError(f"resident tensor {name!r}; known: {', '.join(TENSORS)}")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"resident[{name!r}] = {share!r} is not a share in 0..1")
+    if sms is not None and (isinstance(sms, bool) or not isinstance(sms, int) or not 1 <= sms <= hardware.sm_count):
+        raise ConfigError(f"sms = {sms!r}; {hardware.name} has {hardware.sm_count}: give 1..{hardware.sm_count}")
+    if isinstance(dirty_bytes, bool) or not isinstance(dirty_bytes, int | float) or not 0 <= dirty_bytes < 1e15:
+        raise ConfigError(f"dirty_bytes = {dirty_bytes!r}; give bytes, 0 or more")
+    name = clock if isinstance(clock, str) else "given"
+    busy = busy_seconds(clock if isinstance(clock, str) else np.asarray(clock, dtype=float))
+    stated = dict(resident) if resident is not None else None
+    return Situation(cache, busy, stated, float(dirty_bytes), sms), name
+
+
+def predict(
+    problem: Gemm,
+    config: GemmConfig | None = None,
+    *,
+    hardware: Hardware,
+    cache: Cache = "warm",
+    clock: Clock | float = "sustained",
+    resident: Mapping[str, float] | None = None,
+    sms: int | None = None,
+    dirty_bytes: float = 0.0,
+) -> Estimate:
+    """Predicted time of one launch, and why.
+
+    Parameters
+    ----------
+    problem
+        What is computed.
+    config
+        How; None takes the configuration that :func:`rank` puts first.
+    hardware
+        A profile, its name or the path of its TOML file.
+    cache
+        ``"warm"``: the same launch repeated on the same buffers; ``"cold"``: nothing of it in L2.
+    clock
+        ``"burst"``, ``"sustained"``, or the seconds for which the GPU has been under this load.
+    resident
+        Share of the tensors ``a``, ``b``, ``c`` that is in L2, instead of ``cache``.
+    sms
+        SMs the kernel may use; all by default.
+    dirty_bytes
+        Bytes of other data that wait in L2 to be written back.
+
+    Raises
+    ------
+    ConfigError
+        If the configuration is impossible on this GPU, or an option is out of range.
+    UnsupportedError
+        If the profile lacks a number the model needs, or dtype or GPU can't be priced.
+    UnknownProfileError
+        If no profile has that name.
+
+    Examples
+    --------
+    >>> estimate = predict(Gemm(4096, 4096, 4096), GemmConfig(128, 256, 64, stages=4), hardware="h200_sxm")
+    >>> estimate.binding
+    'tensor'
+    """
+    if not isinstance(problem, Gemm):
+        raise ProblemError(f"problem is a {type(problem).__name__}; give a tilesight.Gemm")
+    if config is None:
+        return rank(
+            problem,
+            hardware=hardware,
+            cache=cache,
+            clock=clock,
+            resident=resident,
+            sms=sms,
+            dirty_bytes=dirty_bytes,
+            top=1,
+        )[0]
+    return predict_many(
+        [problem],
+        [config],
+        hardware=hardware,
+        cache=cache,
+        clock=clock,
+        resident=resident,
+        sms=sms,
+        dirty_bytes=dirty_bytes,
+    )[0]
+
+
+def predict_many(
+    problems: Sequence[Gemm],
+    configs: Sequence[GemmConfig],
+    *,
+    hardware: Hardware,
+    cache: Cache = "warm",
+    clock: Clock | ArrayLike = "sustained",
+    resident: Mapping[str, float] | None = None,
+    sms: int | None = None,
+    dirty_bytes: float = 0.0,
+    skip_refused: bool = False,
+) -> Estimates:
+    """Estimates of many launches at once, in columns; the same numbers as one by one.
+
+    Parameters
+    ----------
+    problems, configs
+        Lists of one length, or one of them of length one; one dtype.
+    clock
+        As in :func:`predict`; an array gives the seconds under load of each.
+    skip_refused
+        Leave out configurations that can't run and list them in ``refusals``, instead of raising for the first.
+
+    Other parameters and errors are those of :func:`predict`.
+
+    Examples
+    --------
+    >>> configs = [GemmConfig(128, 256, 64, stages=s) for s in (3, 4)]
+    >>> len(predict_many([Gemm(4096, 4096, 4096)], configs, hardware="h200_sxm"))
+    2
+    """
+    for items, kind in ((problems, Gemm), (configs, GemmConfig)):
+        if isinstance(items, Gemm | GemmConfig) or not isinstance(items, Sequence):
+            raise ConfigError(f"give a list of {kind.__name__}, not a {type(items).__name__}")
+        for item in items:
+            if not isinstance(item, kind):
+                raise ConfigError(f"a {type(item).__name__} stands in the list of {kind.__name__}")
+    profile = _profile(hardware)
+    situation, name = _situation(profile, cache, clock, resident, sms, dirty_bytes)
+    length = max(len(problems), len(configs))
+    if situation.busy_s.ndim and situation.busy_s.shape != (length,):
+        raise ConfigError(
+            f"clock has shape {situation.busy_s.shape}; give one number, or one for each of {length} launches"
+        )
+    return price_many(problems, configs, profile, situation, name, skip_refused=skip_refused)
+
+
+def rank(
+    problem: Gemm,
+    candidates: Sequence[GemmConfig] | None = None,
+    *,
+    hardware: Hardware,
+    top: int | None = None,
+    cache: Cache = "warm",
+    clock: Clock | float = "sustained",
+    resident: Mapping[str, float] | None = None,
+    sms: int | None = None,
+    dirty_bytes: float = 0.0,
+) -> Ranking:
+    """Configurations of a problem by predicted time; illegal ones are pruned first, ties within 2 % are counted.
+
+    Parameters
+    ----------
+    candidates
+        Configurations to choose from; None takes those of :func:`tilesight.search.gemm_candidates`.
+    top
+        Keep the first so many; None keeps all.
+
+    Other parameters and errors are those of :func:`predict`.
+
+    Examples
+    --------
+    >>> candidates = [GemmConfig(64, 64, 64, stages=4), GemmConfig(128, 256, 64, stages=4)]
+    >>> rank(Gemm(4096, 4096, 4096), candidates, hardware="h200_sxm").best
+    GemmConfig(128x256x64, 4 stages, 8 warps, warp_specialized)
+    """
+    if not isinstance(problem, Gemm):
+        raise ProblemError(f"problem is a {type(problem).__name__}; give a tilesight.Gemm")
+    profile = _profile(hardware)
+    situation, name = _situation(profile, cache, clock, resident, sms, dirty_bytes)
+    chosen = gemm_candidates(problem) if candidates is None else list(candidates)
+    for item in chosen:
+        if not isinstance(item, GemmConfig):
+            raise ConfigError(f"a {type(item).__name__} stands among the candidates; give GemmConfig")
+    return rank_configs(problem, chosen, profile, situation, name, top)
+
+
+def explain(estimate: Estimate, other: Estimate | None = None) -> Explanation:
+    """Why an estimate is what it is; with another, why the two differ, term by term.
+
+    Raises
+    ------
+    ConfigError
+        If an argument is no Estimate.
+
+    Examples
+    --------
+    >>> estimate = predict(Gemm(64, 4096, 4096), GemmConfig(64, 128, 64, stages=4), hardware="h200_sxm")
+    >>> explain(estimate).terms[0].seconds <= estimate.seconds
+    True
+    """
+    return explain_estimate(estimate, other)
+
+
+__all__ = ["compare_records", "explain", "list_profiles", "load_profile", "predict", "predict_many", "rank"]

@@ -1,0 +1,1 @@
+"""Where counts meet rates and become seconds."""

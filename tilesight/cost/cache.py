@@ -1,0 +1,108 @@
+"""Bytes at each level: asked by CTAs, looked up in L2, crossing between its partitions, read from and written to DRAM.
+
+    DRAM reads = first touches * (1 - resident) + later touches * (1 - P(hit at their reuse distance))
+    lookups    = asked operand bytes * merged share + output bytes
+    hit rate   = 1 - (DRAM reads + crossings) / (lookups + crossings + output / 2)
+
+The hit rate is the counters' definition: hits / (lookups of SMs + sectors between the partitions); output crosses the
+fabric for the half of its lines that are homed in the far partition, and always hits.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilesight.cost.merging import LookupShares
+from tilesight.cost.reuse import Touched, hit_probability_gaussian, lockstep_touched
+from tilesight.hardware.profile import Profile
+from tilesight.plan.access import Access
+from tilesight.plan.tile import Counts
+
+DEFAULT_ASSOCIATIVITY = 16
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of a whole launch, shape (L,) each, and the share of first touches that finds its line in L2.
+
+    ``full_read_bytes`` and ``tail_read_bytes`` split the DRAM reads between the complete waves and the last one.
+    """
+
+    requested_bytes: Counts
+    lookup_bytes: Counts
+    dram_read_bytes: Counts
+    dram_write_bytes: Counts
+    hit_rate: Counts
+    resident_share: Counts
+    full_read_bytes: Counts
+    tail_read_bytes: Counts
+    reread_hit_share: Counts
+    resident_after: Counts
+    dirty_after_bytes: Counts
+
+
+def repeated_residency(working_set_bytes: Counts, hardware: Profile) -> Counts:
+    """Share of a working set that a repeated launch finds in L2, shape (L,).
+
+    A straight line from all (``l2.residency_full_bytes``) to nothing (``l2.residency_none_bytes``): measured with
+    cyclic reads of growing footprints.
+    """
+    full = hardware.require("l2.residency_full_bytes")
+    none = hardware.require("l2.residency_none_bytes")
+    return np.clip((none - working_set_bytes) / (none - full), 0.0, 1.0)
+
+
+def resident_share(access: Access, cache: str, resident: Mapping[str, float] | None, hardware: Profile) -> Counts:
+    """Share of the operands' first touches that hit in L2, shape (L,): by state or by stated tensors."""
+    operands = access.a_bytes + access.b_bytes
+    if resident is not None:
+        return (resident.get("a", 0.0) * access.a_bytes + resident.get("b", 0.0) * access.b_bytes) / operands
+    if cache == "cold":
+        return np.zeros_like(operands)
+    return repeated_residency(operands + access.c_bytes, hardware)
+
+
+def traffic(
+    access: Access,
+    slots: Counts,
+    shares: LookupShares,
+    hardware: Profile,
+    cache: str,
+    resident: Mapping[str, float] | None,
+) -> Traffic:
+    """Bytes per level of one launch, in lockstep; see the module's equations."""
+    touched: Touched = lockstep_touched(access, slots)
+    line = hardware.l2.line_bytes
+    blocks = hardware.l2.capacity_bytes / line
+    ways = int(hardware.l2.associativity or DEFAULT_ASSOCIATIVITY)
+    miss_a = 1.0 - hit_probability_gaussian(touched.distance_a / line, ways, blocks)
+    miss_b = 1.0 - hit_probability_gaussian(touched.distance_b / line, ways, blocks)
+    share = resident_share(access, cache, resident, hardware)
+
+    again = touched.again_a + touched.again_b
+    lost = touched.again_a * miss_a + touched.again_b * miss_b
+    tail = touched.tail_first * (1 - share) + touched.tail_again_a * miss_a + touched.tail_again_b * miss_b
+    reads = touched.first * (1 - share) + lost
+    output = access.c_bytes * access.split
+    asked_a = access.tiles_n * access.a_bytes
+    asked_b = access.tiles_m * access.b_bytes
+    lookups = np.maximum(asked_a * shares.a + asked_b * shares.b, access.a_bytes + access.b_bytes) + output
+    crossings = np.minimum(touched.first + lost, lookups / 2)
+    hit_rate = 1.0 - (reads + crossings) / (lookups + crossings + output / 2)
+    working_set = access.a_bytes + access.b_bytes + access.c_bytes
+    after = repeated_residency(working_set, hardware)
+    dirty = np.minimum(output, hardware.l2.capacity_bytes / 2) * after
+    return Traffic(
+        requested_bytes=access.requested_bytes + output,
+        lookup_bytes=lookups,
+        dram_read_bytes=reads,
+        dram_write_bytes=output - dirty,
+        hit_rate=np.clip(hit_rate, 0.0, 1.0),
+        resident_share=share,
+        full_read_bytes=np.maximum(reads - tail, 0.0),
+        tail_read_bytes=tail,
+        reread_hit_share=1.0 - lost / np.maximum(again, 1.0) * (again > 0),
+        resident_after=after,
+        dirty_after_bytes=dirty,
+    )

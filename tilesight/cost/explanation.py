@@ -1,0 +1,125 @@
+"""Why an estimate is what it is, and why two differ: term by term, summing to the whole."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilesight.cost.estimate import Estimate
+from tilesight.display import Displayable
+from tilesight.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of the time, in seconds: of the estimate, of the other (None without one), and what the first adds."""
+
+    name: str
+    seconds: float
+    other_seconds: float | None
+    difference_s: float | None
+
+
+@dataclass(frozen=True)
+class Explanation(Displayable):
+    """Terms of one estimate, or of the difference ``estimate - other``; sentences that say what matters.
+
+    ``terms`` are sorted by size; their ``seconds`` sum to the estimate's, their ``difference_s`` to the difference.
+    """
+
+    estimate: Estimate
+    other: Estimate | None
+    terms: tuple[Term, ...]
+    sentences: tuple[str, ...]
+
+    @property
+    def difference_s(self) -> float | None:
+        """``estimate.seconds - other.seconds``; None without another."""
+        return None if self.other is None else self.estimate.seconds - self.other.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data in a versioned schema."""
+        return {
+            "schema": "tilesight.explanation/1",
+            "estimate": self.estimate.to_dict(),
+            "other": None if self.other is None else self.other.to_dict(),
+            "difference_s": self.difference_s,
+            "terms": [vars(term) for term in self.terms],
+            "sentences": list(self.sentences),
+        }
+
+
+_ADVICE: Mapping[str, str] = {
+    "tensor": "the matrix instructions and what is lost between them; a wider instruction or fewer ragged tiles would help",
+    "l2": "L2 lookups of the whole chip; a larger tile, multicast or a raster that merges more requests would help",
+    "dram": "DRAM traffic; fewer bytes, or operands left in L2, would help",
+    "ring": "the time to fill one stage over the stages in flight; more stages or larger ones would help",
+    "recurrence": "a chain of dependent actions from one iteration to the next",
+    "issue": "element-wise loads: strides that are not a multiple of 16 elements forbid vector loads; pad them",
+    "launch": "starts and ends, not the loop: launch, first fill and epilogue outlast it; fuse, or split k over more SMs",
+}
+
+
+def explain_estimate(estimate: Estimate, other: Estimate | None = None) -> Explanation:
+    """Explanation of one estimate, or of why it differs from another (other GPU, configuration or problem).
+
+    Raises
+    ------
+    ConfigError
+        If an argument is no Estimate.
+
+    Examples
+    --------
+    >>> from tilesight import Gemm, GemmConfig, predict
+    >>> slow, fast = (
+    ...     predict(Gemm(4096, 4096, 4096), GemmConfig(128, tile_n, 64, stages=4), hardware="h200_sxm")
+    ...     for tile_n in (64, 256)
+    ... )
+    >>> why = explain_estimate(slow, fast)
+    >>> abs(sum(term.difference_s for term in why.terms) - why.difference_s) < 1e-12
+    True
+    """
+    for value in (estimate, *(() if other is None else (other,))):
+        if not isinstance(value, Estimate):
+            raise ConfigError(f"explain takes Estimates, got a {type(value).__name__}")
+    names = [*estimate.terms, *(name for name in (other.terms if other else ()) if name not in estimate.terms)]
+    terms = []
+    for name in names:
+        mine = estimate.terms.get(name, 0.0)
+        theirs = None if other is None else other.terms.get(name, 0.0)
+        terms.append(Term(name, mine, theirs, None if theirs is None else mine - theirs))
+    terms.sort(key=lambda term: -abs(term.seconds if term.difference_s is None else term.difference_s))
+    said = _reasons(estimate) if other is None else _contrast(estimate, other, terms)
+    return Explanation(estimate, other, tuple(terms), tuple(said))
+
+
+def _reasons(estimate: Estimate) -> list[str]:
+    said = [f"bound by {estimate.binding}: {_ADVICE[estimate.binding]}"]
+    ranked = sorted(estimate.period_cycles.items(), key=lambda item: -item[1])
+    if len(ranked) > 1:
+        (first, most), (second, next_most) = ranked[:2]
+        said.append(
+            f"a k-step takes {most:.0f} cycles for {first}, {next_most:.0f} for {second} ({most / next_most:.2f}x)"
+        )
+    if 0 < estimate.tail_share < 1 and estimate.rounds > 0:
+        said.append(
+            f"{estimate.waves:.2f} waves run as {estimate.rounds} rounds: "
+            f"the last fills {estimate.tail_share:.0%} of the slots"
+        )
+    if estimate.terms.get("clock", 0.0) > 0.01 * estimate.seconds:
+        said.append(f"power holds the clock at {estimate.clock_hz / 1e6:.0f} MHz ({estimate.clock} clock)")
+    reread = estimate.dram_read_bytes + estimate.dram_write_bytes
+    if reread > 1.05 * estimate.compulsory_bytes:
+        said.append(f"DRAM moves {reread / estimate.compulsory_bytes:.2f} times the compulsory bytes")
+    return said
+
+
+def _contrast(estimate: Estimate, other: Estimate, terms: list[Term]) -> list[str]:
+    ratio = estimate.seconds / other.seconds
+    said = [f"takes {ratio:.3f} times as long" if ratio >= 1 else f"is {1 / ratio:.3f} times as fast"]
+    if estimate.binding != other.binding:
+        said.append(f"bound by {estimate.binding} against {other.binding}")
+    total = estimate.seconds - other.seconds
+    for term in terms[:3]:
+        if total and term.difference_s and abs(term.difference_s) > 0.05 * abs(total):
+            said.append(f"{term.name}: {term.difference_s * 1e6:+.2f} us of {total * 1e6:+.2f} us")
+    return said

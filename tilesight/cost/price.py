@@ -1,0 +1,282 @@
+"""From a plan to seconds: every term of a batch of launches, and one estimate of it.
+
+    seconds = start + descriptors + prologue + k-steps + rounds + epilogue + reduction (+ DRAM floor, clock)
+
+- prologue: the fill of one stage;
+- k-steps: full rounds at the period of a full chip, then the tail at the period of the CTAs it has;
+- rounds: what each further tile of a slot pays beyond its k-steps (its epilogue and, unless loads run ahead, its
+  prologue), hidden in part by co-resident CTAs;
+- epilogue: the last tile's store; reduction: the second kernel of a split;
+- clock: what the fall of the clock under load adds; DRAM floor: what is left of DRAM time after all that overlaps.
+
+The period is the largest of tensor time, L2 lookups, DRAM per wave, ring and recurrence bounds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesight.cost.cache import Traffic, traffic
+from tilesight.cost.clock import slowdown
+from tilesight.cost.envelope import envelope
+from tilesight.cost.merging import LookupShares, lookup_shares
+from tilesight.cost.occupancy import Occupancy, Waves, occupancy, waves
+from tilesight.cost.roofline import roofline_seconds
+from tilesight.cost.schedule import DependenceBounds, dependence_bounds
+from tilesight.cost.throughput import StepCosts, step_costs
+from tilesight.hardware.profile import Profile
+from tilesight.plan.plan import Plan
+from tilesight.plan.tile import Counts
+
+BOUNDS = ("tensor", "l2", "dram", "ring", "recurrence", "issue")
+"""What a period can be bound by, in the order of ties."""
+
+TERMS = (
+    "start",
+    "descriptors",
+    "prologue",
+    "full rounds",
+    "tail round",
+    "between rounds",
+    "epilogue",
+    "reduction",
+    "clock",
+    "dram floor",
+)
+"""Named parts of ``seconds``; they sum to it."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What surrounds a launch.
+
+    ``cache`` is ``"warm"`` or ``"cold"``; ``resident`` states shares of tensors in L2 instead; ``dirty_bytes`` of
+    other data wait in L2 to be written back; ``busy_s`` is the time under load, scalar or shape (L,); ``sms`` limits
+    the SMs that may be used.
+    """
+
+    cache: str
+    busy_s: NDArray[np.float64]
+    resident: Mapping[str, float] | None = None
+    dirty_bytes: float = 0.0
+    sms: int | None = None
+
+
+@dataclass(frozen=True)
+class Period:
+    """Steady period of one population (CTAs in flight) in cycles, and its bounds, shape (L,) each."""
+
+    cycles: Counts
+    bounds: Mapping[str, Counts]
+    stretch: Counts
+
+    @property
+    def binding(self) -> NDArray[np.intp]:
+        """Index into ``BOUNDS`` of the largest bound, shape (L,)."""
+        largest: NDArray[np.intp] = np.argmax(np.stack([self.bounds[name] for name in BOUNDS]), axis=0)
+        return largest
+
+
+@dataclass(frozen=True)
+class Priced:
+    """Everything computed for a batch; arrays of shape (L,), times in seconds unless named otherwise."""
+
+    plan: Plan
+    situation: Situation
+    seconds: Counts
+    terms: Mapping[str, Counts]
+    busy_s: Mapping[str, Counts]
+    occupancy: Occupancy
+    waves: Waves
+    shares: LookupShares
+    traffic: Traffic
+    costs: StepCosts
+    full: Period
+    tail: Period
+    roofline_s: Counts
+
+
+def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
+    """Price a batch of launches of one kernel family.
+
+    Parameters
+    ----------
+    plan
+        The batch; every configuration must fit on an SM.
+    hardware
+        Gives every rate; a rate it lacks raises.
+    situation
+        Cache state, clock, SMs.
+
+    Raises
+    ------
+    UnsupportedError
+        If the profile lacks a number that the plan needs; the error names it.
+    """
+    boost = hardware.clock.boost_hz
+    resident = occupancy(plan.launch, hardware)
+    rounds = waves(plan.launch, resident, hardware, situation.sms)
+    crowd = np.where(rounds.full > 0, rounds.per_sm, rounds.tail_per_sm)
+    shares = lookup_shares(plan.access, crowd, plan.in_order, hardware)
+    moved = traffic(plan.access, rounds.slots, shares, hardware, situation.cache, situation.resident)
+    costs = step_costs(plan, shares, moved.resident_share, hardware)
+    bounds = dependence_bounds(plan.graph, {"load": costs.fill, "wait": np.zeros(1), "mma": costs.tensor}, plan.loop)
+
+    steps = plan.loop.iterations
+    full_tiles = rounds.full * rounds.slots
+    has_tail = rounds.tail > 0
+    full_reads = np.where(has_tail, moved.full_read_bytes, moved.dram_read_bytes)
+    full_step_bytes = full_reads / np.maximum(full_tiles, 1.0) / steps
+    tail_step_bytes = np.where(has_tail, moved.tail_read_bytes / np.maximum(rounds.tail, 1.0) / steps, 0.0)
+    full = _period(plan, costs, bounds, rounds.per_sm, rounds.slots, full_step_bytes, hardware, situation)
+    tail = _period(
+        plan, costs, bounds, rounds.tail_per_sm, np.maximum(rounds.tail, 1), tail_step_bytes, hardware, situation
+    )
+
+    terms = {
+        "start": _start_s(plan, hardware) + np.zeros(len(plan)),
+        "descriptors": _descriptor_s(plan, hardware),
+        "prologue": costs.fill / boost,
+        "full rounds": steps * rounds.full * full.cycles / boost,
+        "tail round": np.where(has_tail, steps * tail.cycles / boost, 0.0),
+        "between rounds": _between_rounds_cycles(plan, rounds, costs, hardware, situation) / boost,
+        "epilogue": _epilogue_cycles(plan, rounds, np.where(has_tail, rounds.tail, rounds.slots), hardware) / boost,
+        "reduction": _reduction_s(plan, hardware),
+    }
+    stretched = terms["full rounds"] * (full.stretch - 1) + terms["tail round"] * (tail.stretch - 1)
+    terms["clock"] = stretched
+    terms = {name: np.asarray(value, dtype=float) for name, value in terms.items()}
+    total = sum(terms.values(), start=np.zeros(len(plan)))
+    floor = _dram_floor_s(plan, terms, moved, hardware, situation)
+    terms["dram floor"] = np.maximum(floor - total, 0.0)
+    loop_cycles = steps * (rounds.full * rounds.per_sm + rounds.tail_per_sm)
+    dram_s = (moved.dram_read_bytes + moved.dram_write_bytes) / hardware.require("dram.bandwidth_read_bytes_per_s")
+    return Priced(
+        plan=plan,
+        situation=situation,
+        seconds=total + terms["dram floor"],
+        terms={name: terms[name] for name in TERMS},
+        busy_s={
+            "tensor": loop_cycles * costs.tensor / boost,
+            "l2": moved.lookup_bytes / hardware.require("l2.lookup_bytes_per_cycle") / boost,
+            "dram": dram_s,
+        },
+        occupancy=resident,
+        waves=rounds,
+        shares=shares,
+        traffic=moved,
+        costs=costs,
+        full=full,
+        tail=tail,
+        roofline_s=roofline_seconds(plan, np.broadcast_to(situation.busy_s, len(plan)), hardware),
+    )
+
+
+def _period(
+    plan: Plan,
+    costs: StepCosts,
+    bounds: DependenceBounds,
+    per_sm: Counts,
+    total: Counts,
+    read_bytes: Counts,
+    hardware: Profile,
+    situation: Situation,
+) -> Period:
+    """Period of ``total`` CTAs, ``per_sm`` on the busiest SM, that each read ``read_bytes`` of DRAM a step."""
+    boost = hardware.clock.boost_hz
+    each = {
+        "tensor": per_sm * costs.tensor,
+        "l2": total * costs.lookups,
+        "dram": total * read_bytes / hardware.require("dram.bandwidth_read_bytes_per_s") * boost,
+        "ring": bounds.ring,
+        "recurrence": bounds.recurrence,
+        "issue": per_sm * costs.scalar_issue,
+    }
+    cycles = np.max(np.stack([each[name] for name in BOUNDS]), axis=0)
+    flop = total * (plan.demands["mma"].flop if plan.demands["mma"].flop is not None else 0.0)
+    per_second = boost / cycles
+    stretch = slowdown(flop * per_second, total * read_bytes * per_second, situation.busy_s, hardware)
+    return Period(cycles, each, stretch)
+
+
+def _start_s(plan: Plan, hardware: Profile) -> float:
+    return hardware.require("launch.start_in_order_s" if plan.in_order else "launch.start_specialized_s")
+
+
+def _descriptor_s(plan: Plan, hardware: Profile) -> Counts:
+    built = plan.launch.device_descriptors
+    if not np.any(built > 0):
+        return np.zeros(len(plan))
+    return np.where(built > 0, hardware.require("launch.descriptor_s"), 0.0)
+
+
+def _epilogue_cycles(plan: Plan, rounds: Waves, active: Counts, hardware: Profile) -> Counts:
+    """Store of one tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs)."""
+    kind = "in_order" if plan.in_order else "specialized"
+    tile_bytes = plan.demands["store"].global_bytes
+    assert tile_bytes is not None
+    sms = np.minimum(active, float(hardware.sm_count))
+    own = hardware.require(f"epilogue.{kind}_bytes_per_cycle")
+    chip = hardware.require("l2.store_bytes_per_cycle")
+    return hardware.require(f"epilogue.{kind}_fixed_cycles") + tile_bytes / np.minimum(own, chip / sms)
+
+
+def _between_rounds_cycles(
+    plan: Plan, rounds: Waves, costs: StepCosts, hardware: Profile, situation: Situation
+) -> Counts:
+    """What each further tile of a slot costs beside its k-steps; co-resident CTAs compute meanwhile."""
+    further = np.maximum(rounds.rounds - 1, 0.0)
+    kernel = plan.kernel.split(".")[1]
+    epilogue = _epilogue_cycles(plan, rounds, rounds.slots, hardware)
+    exposed = hardware.require(f"rounds.{kernel}_epilogue_share") * epilogue
+    exposed = exposed + hardware.require(f"rounds.{kernel}_prologue_share") * costs.fill
+    return further * exposed / rounds.per_sm
+
+
+def _reduction_s(plan: Plan, hardware: Profile) -> Counts:
+    """Second kernel of a split: a dependent launch, then its bytes at the rate of L2-resident partial sums."""
+    kernels = plan.launch.dependent_kernels
+    if not np.any(kernels > 0):
+        return np.zeros(len(plan))
+    rate = hardware.require("launch.reduction_bytes_per_s")
+    return kernels * hardware.require("launch.dependent_kernel_s") + plan.launch.dependent_bytes / rate
+
+
+def _dram_floor_s(
+    plan: Plan, terms: Mapping[str, Counts], moved: Traffic, hardware: Profile, situation: Situation
+) -> Counts:
+    """No launch ends before its DRAM traffic has: start + prologue + reads, writes and evictions at their rates.
+
+    Lines of other data that are dirty in L2 are written back as reads and writes take their place, at
+    ``l2.dirty_evicted_share`` bytes a byte.
+    """
+    reads, writes = moved.dram_read_bytes, moved.dram_write_bytes
+    seconds = reads / hardware.require("dram.bandwidth_read_bytes_per_s")
+    seconds = seconds + writes / hardware.require("dram.bandwidth_write_bytes_per_s")
+    if situation.dirty_bytes > 0:
+        evicted = hardware.require("l2.dirty_evicted_share") * (reads + plan.access.c_bytes)
+        evicted = np.minimum(evicted, situation.dirty_bytes)
+        seconds = seconds + evicted / hardware.require("dram.bandwidth_write_bytes_per_s")
+    return terms["start"] + terms["prologue"] + terms["reduction"] + seconds
+
+
+def envelope_of_tile(priced: Priced, hardware: Profile) -> Counts:
+    """Envelope of one tile alone on the chip's period, in seconds, shape (L,): the same equation one level down."""
+    boost = hardware.clock.boost_hz
+    period = np.where(priced.waves.full > 0, priced.full.cycles, priced.tail.cycles)
+    return envelope(priced.costs.fill, priced.plan.loop.iterations, period, priced.terms["epilogue"] * boost) / boost
+
+
+def binding_names(priced: Priced) -> list[str]:
+    """What binds each launch: the bound of its longest part, or ``"start"`` / ``"dram"`` where the ends or the floor do."""
+    full_longer = priced.terms["full rounds"] >= priced.terms["tail round"]
+    loop = np.where(full_longer, priced.full.binding, priced.tail.binding)
+    loop_s = priced.terms["full rounds"] + priced.terms["tail round"] + priced.terms["clock"]
+    ends = priced.seconds - loop_s - priced.terms["dram floor"]
+    names = [BOUNDS[i] for i in loop]
+    return [
+        "dram" if floor > 0 else "launch" if end > body else name
+        for floor, end, body, name in zip(priced.terms["dram floor"], ends, loop_s, names, strict=True)
+    ]

@@ -1,0 +1,183 @@
+"""Hopper GEMM: the plan of a tiled product in its three forms.
+
+One loop body serves them all:
+
+    load    fill one ring slot with an A and a B tile      (cp.async or TMA)
+    wait    the slot's barrier
+    mma     tile_k / 16 instructions deep, one m64 x n strip after another
+
+An in-order loop waits for step i, then issues the load of step i + S - 1: ``load -> wait`` spans S - 1 iterations, so
+the ring bound is (time to fill one slot) / (S - 1). A specialised producer runs ahead by itself and waits only for free
+slots: ``mma -> load`` spans S iterations. Tensor cores accumulate in place, one instruction behind the other, so the sum
+itself adds no dependence beyond their busy time.
+"""
+
+from functools import cache
+
+import numpy as np
+
+from tilesight.kernels.gemm_config import KERNELS, GemmColumns
+from tilesight.kernels.gemm_legal import (
+    ACCUMULATOR_BYTES,
+    CP_ASYNC,
+    TMA_PERSISTENT,
+    WARP_SPECIALIZED,
+    WGMMA_MAX_N,
+    WGMMA_ROWS,
+    instruction_columns,
+    instruction_rows,
+    pitch_bytes,
+    registers,
+    smem_bytes,
+    stage_bytes,
+    threads,
+    uses_wgmma,
+)
+from tilesight.plan.access import Access
+from tilesight.plan.action import Action, ActionKind, Demand, Demands, MatrixInstructions
+from tilesight.plan.graph import Distance, Edge, TileGraph
+from tilesight.plan.launch import Launch
+from tilesight.plan.loop import Loop
+from tilesight.plan.plan import Plan
+from tilesight.plan.tile import Counts, tiles_to_cover
+
+VECTOR_ELEMENTS = 16
+"""Pointer loads are vectorised only where strides are known to divide by 16 elements."""
+MAX_SPLIT = 24
+MIN_KSTEPS_PER_SPLIT = 4
+
+
+@cache
+def loop_graph(kernel: int) -> TileGraph:
+    """Loop body of one CTA of a kernel family, built once."""
+    actions = [Action("load", ActionKind.LOAD), Action("wait", ActionKind.WAIT), Action("mma", ActionKind.MMA)]
+    consume = Edge("wait", "mma")
+    if kernel == WARP_SPECIALIZED:
+        edges = [Edge("load", "wait"), consume, Edge("mma", "load", Distance("stages"), ring=True)]
+    else:
+        edges = [
+            Edge("load", "wait", Distance("stages", -1), ring=True),
+            Edge("wait", "load", Distance(absent_below=0)),
+            consume,
+            Edge("mma", "load", Distance(offset=1), ring=True),
+        ]
+    return TileGraph(actions, edges)
+
+
+def library_split(columns: GemmColumns, sms: int) -> Counts:
+    """Splits of k, those left open filled in as libraries do for few tiles, shape (L,).
+
+    As many as fill the SMs once, at least 2, leaving at least 4 k-steps a part and at most 24 parts.
+    """
+    ksteps = tiles_to_cover(columns.k, columns.tile_k)
+    wanted = np.minimum(np.floor(sms / columns.tiles), np.floor(ksteps / MIN_KSTEPS_PER_SPLIT))
+    chosen = np.minimum(np.clip(wanted, 2.0, MAX_SPLIT), np.maximum(ksteps, 1.0))
+    return np.where(np.isnan(columns.split_k), chosen, columns.split_k)
+
+
+def _instructions(columns: GemmColumns) -> MatrixInstructions:
+    """wgmma m64 n(<= 256) of one k-step; below 64 rows, mma.sync m16n8."""
+    rows, cols = instruction_rows(columns), instruction_columns(columns)
+    strips = np.ceil(cols / WGMMA_MAX_N)
+    deep = columns.tile_k * columns.operand_bytes / 32.0
+    return MatrixInstructions(
+        instruction="wgmma",
+        count=np.ceil(rows / WGMMA_ROWS) * strips * deep,
+        m=np.full_like(rows, WGMMA_ROWS),
+        n=cols / strips,
+        k=np.full_like(rows, 32.0 / columns.operand_bytes),
+        operand_bytes=np.full_like(rows, columns.operand_bytes),
+    )
+
+
+def gemm_plan(columns: GemmColumns, sms: int) -> Plan:
+    """Plan of a batch of products, all of one kernel family.
+
+    Parameters
+    ----------
+    columns
+        The batch, shape (L,); legal (:func:`tilesight.kernels.gemm_legal.illegal` names nothing).
+    sms
+        SMs that may be used, for splits left open.
+    """
+    kernel = int(columns.kernel[0])
+    split = library_split(columns, sms)
+    part_k = np.where(split > 1, np.ceil(columns.k / split), columns.k)
+    size = np.full_like(columns.m, columns.operand_bytes)
+    output = np.where(split > 1, float(ACCUMULATOR_BYTES), size)
+    engine = "cp_async" if kernel == CP_ASYNC else "tma"
+    tile_flop = 2.0 * columns.tile_m * columns.tile_n * columns.tile_k
+    demands = Demands(
+        {
+            "load": Demand(global_bytes=stage_bytes(columns), engine=engine),
+            "mma": Demand(
+                flop=tile_flop,
+                smem_bytes=stage_bytes(columns),
+                matrix=_instructions(columns),
+            ),
+            "store": Demand(
+                global_bytes=columns.tile_m * columns.tile_n * output,
+                engine="st_global" if kernel == CP_ASYNC else "tma",
+            ),
+        }
+    )
+    pitch_a, pitch_b = pitch_bytes(columns)
+    one = np.ones_like(columns.m)
+    specialized = kernel == WARP_SPECIALIZED
+    scalar = (kernel == CP_ASYNC) & ((pitch_a / size % VECTOR_ELEMENTS != 0) | (pitch_b / size % VECTOR_ELEMENTS != 0))
+    is_split = split > 1
+    return Plan(
+        kernel=f"gemm.{KERNELS[kernel]}",
+        dtype=columns.dtype.name,
+        graph=loop_graph(kernel),
+        demands=demands,
+        loop=Loop(iterations=tiles_to_cover(part_k, columns.tile_k), stages=columns.stages),
+        launch=Launch(
+            tiles=columns.tiles * split,
+            threads=threads(columns),
+            registers=registers(columns),
+            smem_bytes=smem_bytes(columns),
+            cluster=columns.cluster_m * columns.cluster_n,
+            persistent=np.broadcast_to(np.asarray(kernel != CP_ASYNC), len(columns)),
+            device_descriptors=np.where(kernel == TMA_PERSISTENT, 3.0, 0.0) * one,
+            dependent_kernels=np.where(is_split, 1.0, 0.0),
+            dependent_bytes=np.where(is_split, columns.m * columns.n * (split * ACCUMULATOR_BYTES + size), 0.0),
+        ),
+        access=Access(
+            m=columns.m,
+            n=columns.n,
+            k=part_k,
+            split=split,
+            tile_m=columns.tile_m,
+            tile_n=columns.tile_n,
+            tile_k=columns.tile_k,
+            element_bytes=size,
+            output_bytes=output,
+            group=columns.group_m,
+            multicast_a=columns.cluster_n if specialized else one,
+            multicast_b=columns.cluster_m if specialized else one,
+        ),
+        flop=2.0 * columns.m * columns.n * columns.k,
+        compulsory_bytes=(columns.m * columns.k + columns.k * columns.n + columns.m * columns.n) * size,
+        in_order=not specialized,
+        flags={
+            "small_rows": ~uses_wgmma(columns),
+            "scalar_loads": scalar,
+            "unaligned_a": (kernel != CP_ASYNC) & (pitch_a % 32 != 0),
+            "unaligned_b": (kernel != CP_ASYNC) & (pitch_b % 32 != 0),
+            "spills": np.nan_to_num(columns.spills, nan=0.0) > 0,
+        },
+        assumptions=_assumptions(columns),
+    )
+
+
+def _assumptions(columns: GemmColumns) -> tuple[str, ...]:
+    said = ["CTAs of one wave advance along k in lockstep, but for the measured loss of merging"]
+    if np.any(np.isnan(columns.registers)):
+        said.append("registers per thread predicted: accumulators plus addresses and loop state")
+    if np.any(np.isnan(columns.split_k)):
+        said.append("split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part")
+    return tuple(said)
+
+
+__all__ = ["TMA_PERSISTENT", "gemm_plan", "library_split", "loop_graph"]

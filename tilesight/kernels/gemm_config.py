@@ -1,0 +1,266 @@
+"""What a matrix product computes (:class:`Gemm`) and how (:class:`GemmConfig`); columns of many of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from operator import index
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesight.dtypes import DType, dtype
+from tilesight.errors import ConfigError, ProblemError, TilesightError, suggestion
+from tilesight.plan.tile import Counts, tiles_to_cover
+
+Layout = Literal["row", "column"]
+Kernel = Literal["cp_async", "tma_persistent", "warp_specialized"]
+KERNELS: tuple[str, ...] = get_args(Kernel)
+LAYOUTS: tuple[str, ...] = get_args(Layout)
+MAX_SIZE = 2**31 - 1
+
+
+def _whole(name: str, value: Any, error: type[TilesightError], largest: int = MAX_SIZE, least: int = 1) -> int:
+    """``value`` as an int in [least, largest]; bools, fractions and text are refused."""
+    try:
+        number = index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool | np.bool_):
+        raise error(f"{name} = {value!r} is not a whole number; give an integer in {least}..{largest}")
+    if not least <= number <= largest:
+        raise error(f"{name} = {number} is outside {least}..{largest}")
+    return number
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...], error: type[TilesightError]) -> None:
+    if value not in allowed:
+        raise error(f"{name} = {value!r}; {suggestion(str(value), allowed)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """C[m, n] = A[m, k] B[k, n], C row-major in the operands' type, fp32 accumulation.
+
+    Parameters
+    ----------
+    m, n, k
+        Sizes in elements, 1 to 2**31 - 1.
+    dtype
+        Operand type, by name or alias.
+    layout_a, layout_b
+        ``"row"`` or ``"column"``: how A and B lie in memory, without padding.
+
+    Raises
+    ------
+    ProblemError
+        If a size is not a whole number in range or a layout is unknown.
+    UnknownDTypeError
+        If the type is unknown.
+
+    Examples
+    --------
+    >>> Gemm(4096, 4096, 4096).flop
+    137438953472
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "bf16"
+    layout_a: Layout = "row"
+    layout_b: Layout = "row"
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k"):
+            object.__setattr__(self, name, _whole(name, getattr(self, name), ProblemError))
+        object.__setattr__(self, "dtype", dtype(self.dtype).name)
+        _one_of("layout_a", self.layout_a, LAYOUTS, ProblemError)
+        _one_of("layout_b", self.layout_b, LAYOUTS, ProblemError)
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations, one FMA counted as 2."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def compulsory_bytes(self) -> float:
+        """Least bytes moved: each operand read once, the result written once."""
+        elements = self.m * self.k + self.k * self.n + self.m * self.n
+        return elements * dtype(self.dtype).bytes_per_element
+
+    def __str__(self) -> str:
+        return f"gemm {self.m} x {self.n} x {self.k} {self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class GemmConfig:
+    """How a product is tiled and scheduled.
+
+    Parameters
+    ----------
+    tile_m, tile_n, tile_k
+        Tile sizes in elements.
+    stages
+        Slots of the operand ring.
+    warps
+        Warps that compute; None takes 4 per 64 rows up to 8. A warp-specialised kernel adds 4 that load.
+    kernel
+        ``"warp_specialized"``: persistent, a loading warp with multicast, consumer warpgroups (vendor libraries);
+        ``"cp_async"``: one CTA a tile, pointer loads, one instruction stream (Triton pointer kernels);
+        ``"tma_persistent"``: persistent, bulk loads, one instruction stream (Triton descriptor kernels).
+    group_m
+        Raster: rows of tiles in one group, walked with the row fastest; 1 is row-major.
+    cluster_m, cluster_n
+        CTAs of a cluster along m (they share a B tile) and along n (they share an A tile).
+    swap_ab
+        The instruction's 64-row side lies along n (column-major libraries do this); lets tile_m be 8, 16, ...
+    split_k
+        CTAs that share one tile's sum; None lets the model choose a number >= 2 as libraries do.
+    registers, smem_bytes, spills
+        As compiled, if known: registers per thread, dynamic shared memory per CTA, spilled registers.
+        None lets the model predict them.
+
+    Raises
+    ------
+    ConfigError
+        If a number is not whole or out of range, or a name unknown.
+
+    Examples
+    --------
+    >>> GemmConfig(128, 256, 64, stages=4)
+    GemmConfig(128x256x64, 4 stages, 8 warps, warp_specialized)
+    """
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    stages: int
+    warps: int | None = None
+    kernel: Kernel = "warp_specialized"
+    group_m: int = 8
+    cluster_m: int = 1
+    cluster_n: int = 1
+    swap_ab: bool = False
+    split_k: int | None = 1
+    registers: int | None = None
+    smem_bytes: int | None = None
+    spills: int | None = None
+
+    def __post_init__(self) -> None:
+        limits = {"tile_m": 4096, "tile_n": 4096, "tile_k": 4096, "stages": 64, "group_m": MAX_SIZE}
+        limits |= {"cluster_m": 16, "cluster_n": 16}
+        for name, largest in limits.items():
+            object.__setattr__(self, name, _whole(name, getattr(self, name), ConfigError, largest))
+        optional = {"warps": (32, 1), "split_k": (4096, 1), "registers": (1024, 1)}
+        for name, (largest, least) in (optional | {"smem_bytes": (2**24, 0), "spills": (2**20, 0)}).items():
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _whole(name, getattr(self, name), ConfigError, largest, least))
+        _one_of("kernel", self.kernel, KERNELS, ConfigError)
+        if not isinstance(self.swap_ab, bool | np.bool_):
+            raise ConfigError(f"swap_ab = {self.swap_ab!r} is not True or False")
+        if self.warps is None:
+            rows = self.tile_n if self.swap_ab else self.tile_m
+            object.__setattr__(self, "warps", 8 if rows >= 128 else 4)
+
+    def __repr__(self) -> str:
+        text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}, {self.stages} stages, {self.warps} warps, {self.kernel}"
+        if self.kernel == "warp_specialized":
+            text += f", cluster {self.cluster_m}x{self.cluster_n}" if self.cluster_m * self.cluster_n > 1 else ""
+        else:
+            text += f", group {self.group_m}"
+        text += ", swap_ab" if self.swap_ab else ""
+        text += f", split {self.split_k or 'auto'}" if self.split_k != 1 else ""
+        return f"GemmConfig({text})"
+
+    __str__ = __repr__
+
+
+_NUMBERS = ("tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "cluster_m", "cluster_n")
+_OPTIONAL = ("split_k", "registers", "smem_bytes", "spills")
+
+
+@dataclass(frozen=True)
+class GemmColumns:
+    """A batch of L products and configurations, one array a column; nan stands for None in the optional ones.
+
+    Build with :meth:`of`. ``kernel`` indexes ``KERNELS``.
+    """
+
+    m: Counts
+    n: Counts
+    k: Counts
+    row_a: NDArray[np.bool_]
+    row_b: NDArray[np.bool_]
+    tile_m: Counts
+    tile_n: Counts
+    tile_k: Counts
+    stages: Counts
+    warps: Counts
+    group_m: Counts
+    cluster_m: Counts
+    cluster_n: Counts
+    swap_ab: NDArray[np.bool_]
+    split_k: Counts
+    registers: Counts
+    smem_bytes: Counts
+    spills: Counts
+    kernel: NDArray[np.int8]
+    dtype: DType
+
+    @classmethod
+    def of(cls, problems: Sequence[Gemm], configs: Sequence[GemmConfig]) -> "GemmColumns":
+        """Columns of equally long lists, one of which may have length one; all of one dtype.
+
+        Raises
+        ------
+        ConfigError
+            If the lengths don't fit or a list is empty.
+        ProblemError
+            If the problems have several dtypes.
+        """
+        length = max(len(problems), len(configs))
+        if not problems or not configs or {len(problems), len(configs)} - {1, length}:
+            raise ConfigError(
+                f"{len(problems)} problems and {len(configs)} configurations: "
+                "give lists of one length, or one of them of length one, neither empty"
+            )
+        names = {problem.dtype for problem in problems}
+        if len(names) > 1:
+            raise ProblemError(f"one batch has one dtype, got {', '.join(sorted(names))}; price each dtype by itself")
+
+        def column(rows: Sequence[Any], name: str) -> NDArray[np.float64]:
+            values = np.array([getattr(row, name) for row in rows], dtype=np.float64)  # None becomes nan
+            return np.broadcast_to(values, length) if len(rows) == 1 else values
+
+        def equals(rows: Sequence[Any], name: str, wanted: Any) -> NDArray[np.bool_]:
+            return np.broadcast_to(np.array([getattr(row, name) == wanted for row in rows]), length)
+
+        kernel = np.array([KERNELS.index(config.kernel) for config in configs], dtype=np.int8)
+        return cls(
+            **{name: column(problems, name) for name in ("m", "n", "k")},
+            row_a=equals(problems, "layout_a", "row"),
+            row_b=equals(problems, "layout_b", "row"),
+            **{name: column(configs, name) for name in (*_NUMBERS, *_OPTIONAL)},
+            swap_ab=equals(configs, "swap_ab", True),
+            kernel=np.broadcast_to(kernel, length),
+            dtype=dtype(problems[0].dtype),
+        )
+
+    def __len__(self) -> int:
+        return len(self.m)
+
+    def __getitem__(self, rows: NDArray[Any]) -> "GemmColumns":
+        """The batch of the given row numbers or mask."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return GemmColumns(**{name: v if name == "dtype" else v[rows] for name, v in values.items()})
+
+    @cached_property
+    def tiles(self) -> Counts:
+        """Output tiles, splits not counted, shape (L,)."""
+        return tiles_to_cover(self.m, self.tile_m) * tiles_to_cover(self.n, self.tile_n)
+
+    @cached_property
+    def operand_bytes(self) -> float:
+        """Bytes of one operand element."""
+        return self.dtype.bytes_per_element

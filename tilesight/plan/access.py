@@ -1,0 +1,63 @@
+"""Which tiles a launch touches, in which order: the input of every cache question.
+
+Tiles of an (n_m, n_n) grid are visited group by group: a group is ``group`` rows of tiles, walked column by column with
+the row index fastest (the grouped raster of the Triton tutorial; group = 1 is row-major, group >= n_m column-major).
+"""
+
+from dataclasses import dataclass
+
+from tilesight.plan.tile import Counts, tiles_to_cover
+
+
+@dataclass(frozen=True)
+class Access:
+    """Operands and raster of a tiled product C[m, n] += A[m, k] B[k, n]; arrays of shape (L,).
+
+    ``k`` counts the elements that one tile sums over (a split's share). ``multicast_a`` and ``multicast_b`` are the
+    CTAs of a cluster that receive one copy of an A or B tile. ``spread`` is how many CTAs apart the sharers of the A
+    tile are in launch order (the B tile's sharers are neighbours).
+    """
+
+    m: Counts
+    n: Counts
+    k: Counts
+    split: Counts
+    tile_m: Counts
+    tile_n: Counts
+    tile_k: Counts
+    element_bytes: Counts
+    output_bytes: Counts
+    group: Counts
+    multicast_a: Counts
+    multicast_b: Counts
+
+    @property
+    def tiles_m(self) -> Counts:
+        """Tiles along m, shape (L,)."""
+        return tiles_to_cover(self.m, self.tile_m)
+
+    @property
+    def tiles_n(self) -> Counts:
+        """Tiles along n, shape (L,)."""
+        return tiles_to_cover(self.n, self.tile_n)
+
+    @property
+    def a_bytes(self) -> Counts:
+        """Bytes of A over all splits, shape (L,)."""
+        return self.m * self.k * self.split * self.element_bytes
+
+    @property
+    def b_bytes(self) -> Counts:
+        """Bytes of B over all splits, shape (L,)."""
+        return self.n * self.k * self.split * self.element_bytes
+
+    @property
+    def c_bytes(self) -> Counts:
+        """Bytes of the output C, shape (L,)."""
+        return self.m * self.n * self.output_bytes
+
+    @property
+    def requested_bytes(self) -> Counts:
+        """Operand bytes that all CTAs ask for, edges clipped, before multicast and merging, shape (L,)."""
+        rows = self.tiles_n * self.m + self.tiles_m * self.n
+        return rows * self.k * self.split * self.element_bytes

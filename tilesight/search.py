@@ -1,0 +1,299 @@
+"""Candidates, legality on a GPU, pricing in batches, and the ranking of configurations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesight.cost.estimate import Estimate, Estimates, columns_of
+from tilesight.cost.occupancy import registers_per_cta
+from tilesight.cost.price import Situation, price
+from tilesight.display import Displayable
+from tilesight.errors import ConfigError, UnsupportedError
+from tilesight.hardware.profile import Profile
+from tilesight.kernels.gemm import gemm_plan
+from tilesight.kernels.gemm_config import KERNELS, Gemm, GemmColumns, GemmConfig
+from tilesight.kernels.gemm_legal import (
+    WARP_SPECIALIZED,
+    accumulators_per_thread,
+    illegal,
+    registers,
+    smem_bytes,
+    threads,
+)
+
+TIE = 0.02
+"""Predictions within this share of the best are ties: repeats of a measurement differ by as much."""
+CHUNK = 4096
+"""Configurations priced at once, to bound memory."""
+ACCUMULATORS_MAX = 216
+"""fp32 accumulators a thread of a specialised kernel can hold beside its addresses (240 registers after the shift)."""
+
+
+def refusal_reasons(columns: GemmColumns, hardware: Profile) -> dict[int, str]:
+    """Rows that this GPU can't run or no compiler emits, with the first reason for each.
+
+    Says by how much a CTA exceeds shared memory or registers.
+    """
+    reasons: dict[int, str] = {}
+
+    def note(mask: NDArray[np.bool_], message: str, extra: Mapping[str, NDArray[Any]] | None = None) -> None:
+        for row in np.flatnonzero(mask):
+            if int(row) not in reasons:
+                values = {name: getattr(columns, name)[row] for name in _FIELDS}
+                values |= {name: value[row] for name, value in (extra or {}).items()}
+                reasons[int(row)] = message.format(**values)
+
+    for mask, message in illegal(columns):
+        note(mask, message)
+    sm = hardware.sm
+    shared, regs, cta_threads = smem_bytes(columns), registers(columns), threads(columns)
+    over = shared - sm.smem_per_cta_max_bytes
+    note(
+        over > 0,
+        "{stages:g} stages of {tile_m:g}x{tile_n:g}x{tile_k:g} need {shared:.0f} B of shared memory, "
+        f"{{over:.0f}} B more than the {sm.smem_per_cta_max_bytes} B a CTA can have",
+        {"shared": shared, "over": over},
+    )
+    limit = sm.registers_per_thread_max
+    note(
+        regs > limit,
+        "tile {tile_m:g}x{tile_n:g} on {warps:g} warps needs about {regs:.0f} registers per thread, "
+        f"{{more:.0f}} more than the {limit} there are",
+        {"regs": regs, "more": regs - limit},
+    )
+    held = accumulators_per_thread(columns)
+    note(
+        (columns.kernel == WARP_SPECIALIZED) & (held > ACCUMULATORS_MAX),
+        "tile {tile_m:g}x{tile_n:g} on {warps:g} warps needs {held:.0f} accumulators per thread, "
+        f"{{more:.0f}} more than the {ACCUMULATORS_MAX} that fit in registers",
+        {"held": held, "more": held - ACCUMULATORS_MAX},
+    )
+    note(cta_threads > 1024, "{warps:g} warps: a CTA has at most 1024 threads", None)
+    file = registers_per_cta(regs, cta_threads, hardware)
+    note(
+        file > sm.registers,
+        "a CTA needs {file:.0f} registers, {more:.0f} more than the SM has",
+        {"file": file, "more": file - sm.registers},
+    )
+    return reasons
+
+
+_FIELDS = (
+    "m", "n", "k", "tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "cluster_m", "cluster_n", "split_k"
+)  # fmt: skip
+
+
+def check_gpu(problem_dtype: str, hardware: Profile) -> None:
+    """Refuse a dtype or architecture that this release can't price, by name.
+
+    Raises
+    ------
+    UnsupportedError
+        If the GPU is not sm_90 or the dtype is not bf16.
+    """
+    if hardware.architecture != "sm_90":
+        raise UnsupportedError(
+            f"{hardware.name} is {hardware.architecture}; GEMM is priced for sm_90 (wgmma) so far", field="architecture"
+        )
+    if problem_dtype != "bf16":
+        raise UnsupportedError(
+            f"dtype {problem_dtype}: GEMM is priced for bf16 so far", field=f"tensor.{problem_dtype}"
+        )
+    if problem_dtype not in hardware.tensor:
+        raise UnsupportedError(
+            f"profile {hardware.name!r} has no tensor.{problem_dtype}", field=f"tensor.{problem_dtype}"
+        )
+
+
+def price_many(
+    problems: Sequence[Gemm],
+    configs: Sequence[GemmConfig],
+    hardware: Profile,
+    situation: Situation,
+    clock: str,
+    *,
+    skip_refused: bool = False,
+) -> Estimates:
+    """Estimates of a batch, grouped by kernel family inside, in the order given.
+
+    Raises
+    ------
+    ConfigError
+        If a configuration is illegal and ``skip_refused`` is false: the first one, by position.
+    UnsupportedError
+        If GPU or dtype can't be priced, or the profile lacks a number.
+    """
+    columns = GemmColumns.of(problems, configs)
+    check_gpu(columns.dtype.name, hardware)
+    reasons = refusal_reasons(columns, hardware)
+    if reasons and not skip_refused:
+        row = min(reasons)
+        where = f"configuration {row}: " if len(columns) > 1 else ""
+        raise ConfigError(f"{where}{reasons[row]}")
+    positions = np.array([row for row in range(len(columns)) if row not in reasons], dtype=np.intp)
+    sms = hardware.sm_count if situation.sms is None else situation.sms
+    numbers: dict[str, NDArray[np.float64]] = {}
+    words: dict[str, NDArray[Any]] = {}
+    assumed: list[tuple[str, ...]] = [()] * len(positions)
+    for places in _groups(columns, positions):
+        rows = positions[places]
+        busy = situation.busy_s if situation.busy_s.ndim == 0 else situation.busy_s[rows]
+        part = Situation(situation.cache, busy, situation.resident, situation.dirty_bytes, situation.sms)
+        plan = gemm_plan(columns[rows], sms)
+        got, said = columns_of(price(plan, hardware, part), hardware)
+        for place in places:
+            assumed[place] = plan.assumptions
+        for store, values, kind in ((numbers, got, float), (words, said, object)):
+            for name, value in values.items():
+                store.setdefault(name, np.empty(len(positions), dtype=kind))[places] = value
+
+    def pick(items: Sequence[Any]) -> list[Any]:
+        return [items[0] if len(items) == 1 else items[row] for row in positions]
+
+    return Estimates(
+        columns=numbers,
+        names=words,
+        problems=pick(problems),
+        configs=pick(configs),
+        hardware=hardware,
+        cache=situation.cache,
+        clock=clock,
+        positions=positions,
+        refusals=tuple(sorted(reasons.items())),
+        assumptions=assumed,
+    )
+
+
+def _groups(columns: GemmColumns, positions: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Indices into ``positions`` of each kernel family, in chunks."""
+    for kernel in range(len(KERNELS)):
+        places = np.flatnonzero(columns.kernel[positions] == kernel)
+        for start in range(0, len(places), CHUNK):
+            yield places[start : start + CHUNK]
+
+
+def gemm_candidates(problem: Gemm) -> list[GemmConfig]:
+    """What a vendor library draws from on Hopper: warp-specialised tiles, 2-CTA clusters, splits of k.
+
+    The 64-row side of the instruction lies along n for tile_m below 64 (``swap_ab``), along m otherwise; stages fill
+    shared memory up to 8; tiles much larger than the problem are left out, as are splits without 4 k-steps a part.
+    """
+    found = []
+    for tile_m in (8, 16, 32, 64, 128, 192, 256):
+        for tile_n in (64, 128, 192, 256, 320):
+            if tile_m * tile_n > 128 * 320 or tile_m >= 2 * max(problem.m, 64) or tile_n >= 2 * max(problem.n, 64):
+                continue
+            swap = tile_m % 64 != 0
+            stages = min(8, 200 * 1024 // ((tile_m + tile_n) * 64 * 2))
+            if stages < 2:
+                continue
+            ksteps = -(-problem.k // 64)
+            for split in (1, 2, 3, 4, 6, 8, 12, 16):
+                if split > 1 and ksteps < 4 * split:
+                    break
+                for cluster in ((2, 1), (1, 2)):
+                    found.append(
+                        GemmConfig(
+                            tile_m,
+                            tile_n,
+                            64,
+                            stages,
+                            cluster_m=cluster[0],
+                            cluster_n=cluster[1],
+                            swap_ab=swap,
+                            split_k=split,
+                        )
+                    )
+    return found
+
+
+@dataclass(frozen=True)
+class Ranking(Displayable, Sequence[Estimate]):
+    """Configurations of one problem, fastest first.
+
+    ``estimates`` are in that order, ``configs`` likewise; the first ``ties`` are within 2 % of the best and should be
+    told apart by measuring. ``pruned`` lists illegal candidates with their reasons.
+    """
+
+    problem: Gemm
+    estimates: Estimates
+    configs: tuple[GemmConfig, ...]
+    ties: int
+    pruned: tuple[tuple[GemmConfig, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    @overload
+    def __getitem__(self, row: int) -> Estimate: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[Estimate]: ...
+
+    def __getitem__(self, row: int | slice) -> Estimate | list[Estimate]:
+        return self.estimates[row]
+
+    @property
+    def best(self) -> GemmConfig:
+        """The configuration predicted fastest."""
+        return self.configs[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the problem, ties, ranked configurations with seconds, pruned ones with reasons."""
+        return {
+            "schema": "tilesight.ranking/1",
+            "problem": str(self.problem),
+            "hardware": self.estimates.hardware.name,
+            "ties": self.ties,
+            "ranked": [estimate.to_dict() for estimate in self.estimates],
+            "pruned": [{"config": str(config), "reason": reason} for config, reason in self.pruned],
+        }
+
+
+def rank_configs(
+    problem: Gemm,
+    candidates: Sequence[GemmConfig],
+    hardware: Profile,
+    situation: Situation,
+    clock: str,
+    top: int | None,
+) -> Ranking:
+    """Candidates by predicted time; illegal ones are pruned before pricing. Equal times keep the order given.
+
+    Raises
+    ------
+    ConfigError
+        If there are no candidates, none is legal, or ``top`` is not positive.
+    """
+    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
+        raise ConfigError(f"top = {top!r}; give a whole number of at least 1, or None for all")
+    if not candidates:
+        raise ConfigError("no candidates to rank")
+    priced = price_many([problem], candidates, hardware, situation, clock, skip_refused=True)
+    if not len(priced):
+        _, reason = priced.refusals[0]
+        raise ConfigError(f"none of {len(candidates)} candidates is legal for {problem}; the first: {reason}")
+    order = np.argsort(priced.seconds, kind="stable")
+    ties = int(np.sum(priced.seconds <= priced.seconds[order[0]] * (1 + TIE)))
+    order = order[:top]
+    chosen = Estimates(
+        columns={name: value[order] for name, value in priced.columns.items()},
+        names={name: value[order] for name, value in priced.names.items()},
+        problems=[priced.problems[i] for i in order],
+        configs=[priced.configs[i] for i in order],
+        hardware=hardware,
+        cache=priced.cache,
+        clock=clock,
+        positions=priced.positions[order],
+        assumptions=[priced.assumptions[i] for i in order],
+    )
+    return Ranking(
+        problem=problem,
+        estimates=chosen,
+        configs=tuple(chosen.configs),
+        ties=ties,
+        pruned=tuple((candidates[row], reason) for row, reason in priced.refusals),
+    )
