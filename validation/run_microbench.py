@@ -13,6 +13,7 @@ import argparse
 import csv
 import datetime
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ def main() -> int:
     binaries.mkdir(parents=True, exist_ok=True)
     sources = sorted({bench["source"] for bench in benches.values()})
     with ThreadPoolExecutor(options.jobs) as pool:
-        built = dict(zip(sources, pool.map(lambda source: build(source, binaries), sources)))
+        built = dict(zip(sources, pool.map(lambda source: build(source, binaries), sources), strict=True))
     failed = [source for source, log in built.items() if log is None]
     for name, bench in benches.items():
         if bench["source"] in failed:
@@ -88,30 +89,38 @@ def build(source: str, binaries: Path) -> str | None:
 
 
 def measure(name: str, bench: dict, binaries: Path, out: Path, report: str) -> int:
-    """Run every command line of one record, write CSV and TOML, return the number of points."""
+    """Run every command line of one record, write CSV and TOML, return the number of points (0: something failed)."""
     binary = binaries / Path(bench["source"]).stem
     rows, commands, before = [], [], query(LOAD_QUERY)
     for arguments in bench["runs"]:
         words = [str(word) for word in arguments]
         commands.append(" ".join([f"./{binary.name}", *words]))
-        try:
-            done = subprocess.run([str(binary), *words], capture_output=True, text=True, timeout=bench["timeout_s"])
-        except subprocess.TimeoutExpired:
-            print(f"{commands[-1]}: over {bench['timeout_s']} s", file=sys.stderr)
+        text, problem = run_binary([str(binary), *words], bench["timeout_s"])
+        rows += [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+        if problem:
+            print(f"{commands[-1]}: {problem}", file=sys.stderr)
+            write_csv(out / f"{name}.incomplete.csv", rows)
             return 0
-        if done.returncode:
-            print(f"{commands[-1]}: exit {done.returncode}\n{done.stderr[-2000:]}", file=sys.stderr)
-            return 0
-        rows += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     write_csv(out / f"{name}.csv", rows)
     write_toml(out / f"{name}.toml", name, bench, commands, before, query(LOAD_QUERY), report)
     return len(rows)
 
 
+def run_binary(command: list[str], timeout_s: float) -> tuple[str, str]:
+    """Standard output, and what went wrong ('' when nothing did)."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    except subprocess.TimeoutExpired as late:
+        return (late.stdout or b"").decode(), f"over {timeout_s} s"
+    return done.stdout, f"exit {done.returncode}\n{done.stderr[-2000:]}" if done.returncode else ""
+
+
 def query(fields: tuple[str, ...]) -> dict[str, str]:
     command = ["nvidia-smi", "--id=0", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    if shutil.which(command[0]) is None:
+        return {}
     done = subprocess.run(command, capture_output=True, text=True)
-    return dict(zip(fields, (value.strip() for value in done.stdout.split(","))))
+    return dict(zip(fields, (value.strip() for value in done.stdout.split(",")), strict=False))
 
 
 def write_csv(path: Path, rows: list[dict]) -> None:
@@ -141,7 +150,7 @@ def write_toml(path: Path, name: str, bench: dict, commands: list[str], before: 
         "memory_clock_after_mhz": number(after.get("clocks.mem")),
         "power_after_w": number(after.get("power.draw")),
         "temperature_after_c": number(after.get("temperature.gpu")),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commands": commands,
         "registers": sorted(set(used)),
     }

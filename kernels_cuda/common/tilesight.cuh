@@ -291,6 +291,19 @@ __device__ __forceinline__ unsigned char* align_1024(unsigned char* p) {
   return p + ((1024 - (smem_u32(p) & 1023)) & 1023);
 }
 
+// Adds `mine` of every thread of the CTA to *total, with one atomic a CTA. All threads call it; block <= 1024.
+__device__ inline void block_add(unsigned long long* total, unsigned long long mine) {
+  __shared__ unsigned long long partial[32];
+  for (int lane = 16; lane; lane /= 2) mine += __shfl_xor_sync(~0u, mine, lane);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = mine;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned w = 1; w < (blockDim.x + 31) / 32; ++w) mine += partial[w];
+    atomicAdd(total, mine);
+  }
+}
+__device__ __forceinline__ unsigned long long sum_words(uint4 v) { return (unsigned long long)v.x + v.y + v.z + v.w; }
+
 // ---------------------------------------------------------------- device: mbarriers (addresses in shared memory)
 
 __device__ __forceinline__ void mbar_init(uint32_t bar, uint32_t arrivals) {
