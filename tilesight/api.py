@@ -33,7 +33,7 @@ def _situation(
     hardware: Profile,
     cache: str,
     clock: str | ArrayLike,
-    resident: Mapping[str, float] | None,
+    resident: Mapping[str, ArrayLike] | None,
     sms: int | None,
     dirty_bytes: float,
 ) -> tuple[Situation, str]:
@@ -43,7 +43,11 @@ def _situation(
     for name, share in (resident or {}).items():
         if name not in TENSORS:
             raise ConfigError(f"resident tensor {name!r}; known: {', '.join(TENSORS)}")
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        try:
+            known = np.asarray(share, dtype=float)
+        except (TypeError, ValueError):
+            known = np.array(np.nan)
+        if isinstance(share, bool) or not np.all((known >= 0) & (known <= 1)):
             raise ConfigError(f"resident[{name!r}] = {share!r} is not a share in 0..1")
     if sms is not None and (isinstance(sms, bool) or not isinstance(sms, int) or not 1 <= sms <= hardware.sm_count):
         raise ConfigError(f"sms = {sms!r}; {hardware.name} has {hardware.sm_count}: give 1..{hardware.sm_count}")
@@ -51,7 +55,7 @@ def _situation(
         raise ConfigError(f"dirty_bytes = {dirty_bytes!r}; give bytes, 0 or more")
     name = clock if isinstance(clock, str) else "given"
     busy = busy_seconds(clock if isinstance(clock, str) else np.asarray(clock, dtype=float))
-    stated = dict(resident) if resident is not None else None
+    stated = {key: np.asarray(share, dtype=float) for key, share in resident.items()} if resident is not None else None
     return Situation(cache, busy, stated, float(dirty_bytes), sms), name
 
 
@@ -134,7 +138,7 @@ def predict_many(
     hardware: Hardware,
     cache: Cache = "warm",
     clock: Clock | ArrayLike = "sustained",
-    resident: Mapping[str, float] | None = None,
+    resident: Mapping[str, ArrayLike] | None = None,
     sms: int | None = None,
     dirty_bytes: float = 0.0,
     skip_refused: bool = False,
@@ -147,6 +151,8 @@ def predict_many(
         Lists of one length, or one of them of length one; one dtype.
     clock
         As in :func:`predict`; an array gives the seconds under load of each.
+    resident
+        As in :func:`predict`; an array gives the share for each launch.
     skip_refused
         Leave out configurations that can't run and list them in ``refusals``, instead of raising for the first.
 
@@ -171,6 +177,11 @@ def predict_many(
         raise ConfigError(
             f"clock has shape {situation.busy_s.shape}; give one number, or one for each of {length} launches"
         )
+    for tensor, share in (situation.resident or {}).items():
+        if share.ndim and share.shape != (length,):
+            raise ConfigError(
+                f"resident[{tensor!r}] has shape {share.shape}; give one share, or one for each of {length}"
+            )
     return price_many(problems, configs, profile, situation, name, skip_refused=skip_refused)
 
 

@@ -140,10 +140,8 @@ def price_many(
     assumed: list[tuple[str, ...]] = [()] * len(positions)
     for places in _groups(columns, positions):
         rows = positions[places]
-        busy = situation.busy_s if situation.busy_s.ndim == 0 else situation.busy_s[rows]
-        part = Situation(situation.cache, busy, situation.resident, situation.dirty_bytes, situation.sms)
         plan = gemm_plan(columns[rows], sms)
-        got, said = columns_of(price(plan, hardware, part), hardware)
+        got, said = columns_of(price(plan, hardware, situation.rows(rows)), hardware)
         for place in places:
             assumed[place] = plan.assumptions
         for store, values, kind in ((numbers, got, float), (words, said, object)):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesight.cost.merging import LookupShares
 from tilesight.cost.reuse import Touched, hit_probability_gaussian, lockstep_touched
@@ -53,11 +54,16 @@ def repeated_residency(working_set_bytes: Counts, hardware: Profile) -> Counts:
     return np.clip((none - working_set_bytes) / (none - full), 0.0, 1.0)
 
 
-def resident_share(access: Access, cache: str, resident: Mapping[str, float] | None, hardware: Profile) -> Counts:
+def resident_share(
+    access: Access, cache: str, resident: Mapping[str, NDArray[np.float64]] | None, hardware: Profile
+) -> Counts:
     """Share of the operands' first touches that hit in L2, shape (L,): by state or by stated tensors."""
     operands = access.a_bytes + access.b_bytes
     if resident is not None:
-        return (resident.get("a", 0.0) * access.a_bytes + resident.get("b", 0.0) * access.b_bytes) / operands
+        nothing = np.zeros(())
+        found = resident.get("a", nothing) * access.a_bytes + resident.get("b", nothing) * access.b_bytes
+        share: Counts = found / operands
+        return share
     if cache == "cold":
         return np.zeros_like(operands)
     return repeated_residency(operands + access.c_bytes, hardware)
@@ -69,7 +75,7 @@ def traffic(
     shares: LookupShares,
     hardware: Profile,
     cache: str,
-    resident: Mapping[str, float] | None,
+    resident: Mapping[str, NDArray[np.float64]] | None,
 ) -> Traffic:
     """Bytes per level of one launch, in lockstep; see the module's equations."""
     touched: Touched = lockstep_touched(access, slots)

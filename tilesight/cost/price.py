@@ -13,7 +13,7 @@ The period is the largest of tensor time, L2 lookups, DRAM per wave, ring and re
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,26 @@ TERMS = (
 class Situation:
     """What surrounds a launch.
 
-    ``cache`` is ``"warm"`` or ``"cold"``; ``resident`` states shares of tensors in L2 instead; ``dirty_bytes`` of
+    ``cache`` is ``"warm"`` or ``"cold"``; ``resident`` states
+    shares of tensors in L2 instead, scalar or shape (L,) each; ``dirty_bytes`` of
     other data wait in L2 to be written back; ``busy_s`` is the time under load, scalar or shape (L,); ``sms`` limits
     the SMs that may be used.
     """
 
     cache: str
     busy_s: NDArray[np.float64]
-    resident: Mapping[str, float] | None = None
+    resident: Mapping[str, NDArray[np.float64]] | None = None
     dirty_bytes: float = 0.0
     sms: int | None = None
+
+    def rows(self, rows: NDArray[np.intp]) -> "Situation":
+        """The situation of some launches of a batch: arrays are picked, single values stay."""
+
+        def pick(value: NDArray[np.float64]) -> NDArray[np.float64]:
+            return value[rows] if value.ndim else value
+
+        resident = None if self.resident is None else {name: pick(share) for name, share in self.resident.items()}
+        return replace(self, busy_s=pick(self.busy_s), resident=resident)
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,8 @@ def lockstep_touched(access: Access, slots: Counts) -> Touched:
     group_output = height * access.tile_m[row] * access.n[row] * access.output_bytes[row]
 
     def total(values: NDArray[np.float64]) -> Counts:
-        return np.bincount(row, values * weight, minlength=len(tiles))
+        summed: Counts = np.bincount(row, values * weight, minlength=len(tiles))
+        return summed
 
     is_last = wave + weight >= count[row]
     last = np.zeros(len(row)) + is_last

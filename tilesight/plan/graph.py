@@ -105,7 +105,7 @@ class TileGraph:
         """The graph as a networkx MultiDiGraph with the attribute ``edge`` on edges and ``action`` on nodes."""
         import networkx
 
-        graph = networkx.MultiDiGraph()
+        graph: Any = networkx.MultiDiGraph()
         for name, action in self.actions.items():
             graph.add_node(name, action=action)
         for edge in self.edges:
@@ -117,7 +117,7 @@ class TileGraph:
         """Actions in a topological order of the edges whose distance is always 0."""
         import networkx
 
-        dag = networkx.DiGraph()
+        dag: Any = networkx.DiGraph()
         dag.add_nodes_from(self.actions)
         for edge in self.edges:
             if edge.distance.column is None and edge.distance.offset == 0:
