@@ -12,16 +12,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesight import units
 from tilesight.cost.cache import repeated_residency
+from tilesight.cost.estimate import Estimates
 from tilesight.dtypes import dtype
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
 from tilesight.records.read import Table
 
-PredictMany = Callable[..., Any]
-"""``predict_many(problems, configs, *, hardware, cache, clock, busy_s, ...) -> Estimates``"""
+Floats = NDArray[np.float64]
+
+PredictMany = Callable[..., Estimates]
+"""``predict_many(problems, configs, *, hardware, cache, clock, skip_refused, ...)``; ``clock`` may be an array of times
+under load, and ``resident`` shares may be arrays with one value a row."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Replays:
     replay_s: float = 2e-3
     replays: int = 5
 
-    def launches(self, seconds: np.ndarray) -> np.ndarray:
+    def launches(self, seconds: Floats) -> Floats:
         """Launches in one replay of kernels that take ``seconds`` each.
 
         Examples
@@ -45,9 +50,9 @@ class Replays:
         array([50., 20.,  1.,  1.])
         """
         # 2 ms / 100 us is 20 launches, also where the quotient rounds to just below 20
-        return np.clip(np.floor(self.replay_s / seconds + 1e-9), 1, self.launches_max)
+        return np.clip(np.floor(self.replay_s / seconds + 1e-9), 1.0, float(self.launches_max))
 
-    def busy_s(self, seconds: np.ndarray) -> np.ndarray:
+    def busy_s(self, seconds: Floats) -> Floats:
         """How long the GPU has been under this load in the middle of the median replay, in seconds.
 
         busy = replays / 2 * launches * time
@@ -93,8 +98,8 @@ class Protocol:
     row_options: Callable[[Table, Profile], dict[str, Any]] | None = None
     regime_column: str | None = None
 
-    def added_seconds(self, estimates: Any, hardware: Profile) -> np.ndarray:
-        """Seconds that the measured times contain besides ``estimates.seconds``: the sum of ``terms``, per prediction.
+    def added_seconds(self, estimates: Estimates, hardware: Profile) -> Floats:
+        """Seconds that the measured times contain besides ``estimates.seconds``: the sum of ``terms``, for each.
 
         Raises
         ------
@@ -103,7 +108,7 @@ class Protocol:
         """
         return np.full(len(estimates), sum(hardware.require(name) for name in self.terms), dtype=np.float64)
 
-    def cache_states(self, table: Table) -> np.ndarray:
+    def cache_states(self, table: Table) -> NDArray[np.object_]:
         """``"warm"``, ``"cold"`` or another word for neither, per row: the regime a row counts in."""
         if self.regime_column is None:
             return np.full(len(table), self.cache, dtype=object)
@@ -112,26 +117,30 @@ class Protocol:
     def estimate(
         self,
         problems: Sequence[Gemm],
-        configs: Sequence[GemmConfig] | None,
+        configs: Sequence[GemmConfig],
         table: Table,
         *,
         hardware: Profile,
         predict_many: PredictMany,
-    ) -> Any:
-        """Estimates of all rows of ``table`` under the conditions of this measurement.
+    ) -> Estimates:
+        """Estimates of the rows of ``table`` under the conditions of this measurement; refused rows are left out.
 
         A replayed graph is priced twice: at burst clock for how long its replays take, then at the clock that this
-        load leaves. What the first pass refuses is given the shortest busy time, and stays refused.
+        load leaves.
         """
         options = self.row_options(table, hardware) if self.row_options else {}
-        common = {"hardware": hardware, "cache": self.cache, **options}
+        common = {"hardware": hardware, "cache": self.cache, "skip_refused": True, **options}
         burst = predict_many(problems, configs, clock="burst", **common)
-        if self.replays is None or len(burst.refusals) == len(problems):
+        if self.replays is None or not len(burst):
             return burst
-        seconds = burst.seconds + self.added_seconds(burst, hardware)
-        refused = [index for index, _ in burst.refusals]
-        seconds[refused] = np.delete(seconds, refused).min()
-        return predict_many(problems, configs, busy_s=self.replays.busy_s(seconds), **common)
+        busy_s = np.zeros(len(problems))
+        busy_s[burst.positions] = self.replays.busy_s(burst.seconds + self.added_seconds(burst, hardware))
+        return predict_many(problems, configs, clock=busy_s, **common)
+
+
+def dirty_l2(table: Table, hardware: Profile) -> dict[str, Any]:
+    """What a write of 512 MB leaves in L2: as many dirty lines as it holds, each kept once in both partitions."""
+    return {"dirty_bytes": hardware.l2.capacity_bytes / (hardware.l2.partitions or 1)}
 
 
 def cycled_weights(table: Table, hardware: Profile) -> dict[str, Any]:
@@ -169,6 +178,7 @@ COLD = Protocol(
     "caches, event and launch cost; burst clock",
     cache="cold",
     terms=("launch.event_s", "launch.cold_extra_s"),
+    row_options=dirty_l2,
 )
 COUNTED_COLD = Protocol(
     name="time_us",
@@ -205,7 +215,7 @@ PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
 _SECTOR_BYTES = 32
 
 
-def counters(table: Table) -> dict[str, np.ndarray]:
+def counters(table: Table) -> dict[str, Floats]:
     """Measured bytes and hit rates of a table, by the names that Estimates use; empty where it has none.
 
     Lookups are sectors that L1 and TMA send to L2, stores included.

@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesight.errors import MissingFileError, TableError, suggestion
 from tilesight.records.cells import LABEL, CellKind, Value, decimal
@@ -45,9 +47,9 @@ class Table:
 
     file: str
     kind: TableKind
-    columns: Mapping[str, np.ndarray]
-    row_numbers: np.ndarray
-    line_numbers: np.ndarray
+    columns: Mapping[str, NDArray[Any]]
+    row_numbers: NDArray[Any]
+    line_numbers: NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.row_numbers)
@@ -55,7 +57,7 @@ class Table:
     def __contains__(self, column: str) -> bool:
         return column in self.columns
 
-    def __getitem__(self, column: str) -> np.ndarray:
+    def __getitem__(self, column: str) -> NDArray[Any]:
         return self.columns[column]
 
     @property
@@ -64,7 +66,7 @@ class Table:
         known = self.kind.columns()
         return tuple(name for name in self.columns if name not in known)
 
-    def take(self, rows: np.ndarray) -> Table:
+    def take(self, rows: NDArray[Any]) -> Table:
         """The rows picked by a mask or by indices, in their order."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         return Table(self.file, self.kind, columns, self.row_numbers[rows], self.line_numbers[rows])
@@ -186,7 +188,7 @@ def _parse_row(
     return values
 
 
-def _array(values: Sequence[Value], kind: CellKind) -> np.ndarray:
+def _array(values: Sequence[Value], kind: CellKind) -> NDArray[Any]:
     if not kind.numeric:
         return np.array(values, dtype=object)
     whole = all(isinstance(value, int) for value in values)
@@ -217,7 +219,7 @@ def parse_where(where: Mapping[str, object] | Iterable[str]) -> tuple[Condition,
     (Condition(column='m', values=('1', '16')),)
     """
     if isinstance(where, Mapping):
-        lists = {name: [given] if isinstance(given, str | int | float) else given for name, given in where.items()}
+        lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in where.items()}
         return tuple(Condition(name, tuple(str(value) for value in given)) for name, given in lists.items())
     conditions = []
     for text in [where] if isinstance(where, str) else where:
@@ -254,7 +256,7 @@ def filter_rows(table: Table, conditions: Iterable[Condition]) -> Table:
     return table
 
 
-def _comparable(table: Table, condition: Condition) -> tuple[np.ndarray, list[float] | list[str]]:
+def _comparable(table: Table, condition: Condition) -> tuple[NDArray[Any], list[float] | list[str]]:
     """Values of the column and the values asked for, in a form in which equal means equal."""
     found = table[condition.column]
     if condition.column == "gpu":
@@ -268,7 +270,7 @@ def _comparable(table: Table, condition: Condition) -> tuple[np.ndarray, list[fl
     return found, [number for number in numbers if number is not None]
 
 
-def _examples(values: np.ndarray) -> str:
+def _examples(values: NDArray[Any]) -> str:
     distinct = [str(value) for value in dict.fromkeys(values.tolist())]
     more = ", …" if len(distinct) > 8 else ""
     return f"the table has {', '.join(distinct[:8])}{more}"

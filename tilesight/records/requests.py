@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilesight.errors import ConfigError, ProblemError, UnknownDTypeError, UnsupportedError
-from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.kernels.gemm_config import Gemm, GemmConfig, Kernel, Layout
 from tilesight.records.read import Table
 
-_TRITON_KERNELS = {"ptr": "cp_async", "tma": "tma_persistent"}
+_TRITON_KERNELS: dict[str, Kernel] = {"ptr": "cp_async", "tma": "tma_persistent"}
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def _problem(table: Table, row: int) -> Gemm:
     if "includes" in table and table["includes"][row] != "gemm":
         raise UnsupportedError(f"the time includes another kernel ({table['includes'][row]}), which is not modelled")
     dtype = table["dtype"][row] if "dtype" in table else "bf16"
-    sizes = (int(table[name][row]) for name in ("m", "n", "k"))
-    if table.kind.name == "public_gemm":
-        return Gemm(*sizes, dtype=dtype, layout_b="column")  # y = x @ w^T with w[n, k]
-    return Gemm(*sizes, dtype=dtype)
+    # public products are y = x @ w^T with w[n, k]
+    layout_b: Layout = "column" if table.kind.name == "public_gemm" else "row"
+    m, n, k = (int(table[name][row]) for name in ("m", "n", "k"))
+    return Gemm(m, n, k, dtype=dtype, layout_b=layout_b)
 
 
 def _config_of(table: Table) -> Callable[[Table, int], GemmConfig] | None:
@@ -79,24 +79,36 @@ def _cublas_config(table: Table, row: int) -> GemmConfig:
     ``cluster_a`` lies along n and ``cluster_b`` along m; ``split_k`` says that a split was used, not how many; what
     ``raster`` h and v mean is not documented and the order of tiles is left to the model.
     """
+    number = _numbers(table, row)
     return GemmConfig(
-        **_whole(table, row, "tile_m", "tile_n", "tile_k", "stages"),
+        number("tile_m"),
+        number("tile_n"),
+        number("tile_k"),
+        stages=number("stages"),
         kernel="warp_specialized",
-        cluster_m=int(table["cluster_b"][row]),
-        cluster_n=int(table["cluster_a"][row]),
+        cluster_m=number("cluster_b"),
+        cluster_n=number("cluster_a"),
         swap_ab=True,
-        split_k=None if table["split_k"][row] else 1,
+        split_k=None if number("split_k") else 1,
     )
 
 
 def _triton_config(table: Table, row: int) -> GemmConfig:
     """``ptr`` loads through cp.async, one CTA a tile; ``tma`` is persistent. Both walk groups of ``group_m`` rows."""
-    compiled = [name for name in ("registers", "smem_bytes", "spills") if name in table]
+    number = _numbers(table, row)
     return GemmConfig(
-        **_whole(table, row, "tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", *compiled),
+        number("tile_m"),
+        number("tile_n"),
+        number("tile_k"),
+        stages=number("stages"),
+        warps=number("warps"),
         kernel=_TRITON_KERNELS[table["kernel"][row]],
+        group_m=number("group_m"),
+        registers=number("registers") if "registers" in table else None,
+        smem_bytes=number("smem_bytes") if "smem_bytes" in table else None,
+        spills=number("spills") if "spills" in table else None,
     )
 
 
-def _whole(table: Table, row: int, *names: str) -> dict[str, int]:
-    return {name: int(table[name][row]) for name in names}
+def _numbers(table: Table, row: int) -> Callable[[str], int]:
+    return lambda name: int(table[name][row])
