@@ -434,6 +434,21 @@ def test_cublas_columns_become_a_configuration(write):
     assert asked.configs == (GemmConfig(**expected, split_k=None), GemmConfig(**expected, split_k=1))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "tile_n", "along_n"),
+    [
+        ("nvjet_sm90_tst_128x64_64x8_1x2_h_bz_NNT", 128, True),
+        ("nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_NNN", 128, False),
+        ("nvjet_sm90_tst_96x64_64x8_2x1_v_bz_splitK_NNN", 96, False),
+        ("another", 128, True),
+        ("another", 96, False),
+    ],
+)
+def test_side_of_the_instruction_by_name(write, kernel, tile_n, along_n):
+    row = with_cell(CUBLAS_HEADER, with_cell(CUBLAS_HEADER, CUBLAS_ROW, "kernel", kernel), "tile_n", str(tile_n))
+    assert requests(read_table(write(CUBLAS_HEADER, row))).configs[0].swap_ab is along_n
+
+
 def test_table_without_tiles_leaves_the_configuration_to_the_model(write):
     names = ("tile_m", "tile_n", "tile_k")
     assert requests(read_table(write(*without_columns(CUBLAS_HEADER, CUBLAS_ROW, *names)))).configs is None

@@ -13,6 +13,8 @@ from tilesight.errors import ConfigError, ProblemError, UnknownDTypeError, Unsup
 from tilesight.kernels.gemm_config import Gemm, GemmConfig, Kernel, Layout
 from tilesight.records.read import Table
 
+INSTRUCTION_ROWS = 64
+"""Rows of one wgmma."""
 _TRITON_KERNELS: dict[str, Kernel] = {"ptr": "cp_async", "tma": "tma_persistent"}
 
 
@@ -74,7 +76,11 @@ def _config_of(table: Table) -> Callable[[Table, int], GemmConfig] | None:
 
 
 def _cublas_config(table: Table, row: int) -> GemmConfig:
-    """nvjet kernels: column-major, so the instruction's 64-row side lies along n.
+    """nvjet kernels are column-major: the names' first tile size lies along n, their second along m.
+
+    The instruction's 64-row side lies along n in kernels named ``..._NNT`` and along m in those named ``..._NNN``:
+    in all names seen, that tile size is a multiple of 64 and the other need not be. A name with neither ending has it
+    along n if that tile size allows it.
 
     ``cluster_a`` lies along n and ``cluster_b`` along m; ``split_k`` says that a split was used, not how many; what
     ``raster`` h and v mean is not documented and the order of tiles is left to the model.
@@ -88,9 +94,15 @@ def _cublas_config(table: Table, row: int) -> GemmConfig:
         kernel="warp_specialized",
         cluster_m=number("cluster_b"),
         cluster_n=number("cluster_a"),
-        swap_ab=True,
+        swap_ab=_rows_along_n(table["kernel"][row], number("tile_n")),
         split_k=None if number("split_k") else 1,
     )
+
+
+def _rows_along_n(kernel: str, tile_n: int) -> bool:
+    if kernel.endswith("_NNN"):
+        return False
+    return kernel.endswith("_NNT") or tile_n % INSTRUCTION_ROWS == 0
 
 
 def _triton_config(table: Table, row: int) -> GemmConfig:
