@@ -460,6 +460,13 @@ def test_rows_file_holds_inputs_prediction_and_error(two_problems, tmp_path):
     assert "warm_us" not in rows[0]
 
 
+def test_rows_file_that_cannot_be_written(two_problems, tmp_path):
+    with pytest.raises(TableError, match="cannot write the rows: No such file"):
+        compare_records(
+            two_problems, predict_many=model(seconds_by_tile), hardware=hardware(), rows=tmp_path / "none" / "rows.csv"
+        )
+
+
 def test_table_of_counters(tmp_path):
     # compulsory operands 2 B * (512 + 512) * 512 = 1048576, as the model predicts: 1048576 / 1310720 - 1 = -20 %
     # lookups 2097152 of 32768 sectors * 32 B = 1048576: +100 %; hit rate 0.5 of 0.6: 10 points

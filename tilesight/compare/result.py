@@ -23,6 +23,7 @@ from tilesight.compare.scores import (
     regimes,
     time_scores,
 )
+from tilesight.errors import TableError
 from tilesight.records import Protocol, Table
 
 SCHEMA = "tilesight.compare/1"
@@ -206,12 +207,21 @@ class Result:
         ]
 
     def write_rows(self, path: str | Path) -> None:
-        """Write :meth:`rows` as CSV; an unknown value is an empty cell."""
+        """Write :meth:`rows` as CSV; an unknown value is an empty cell.
+
+        Raises
+        ------
+        TableError
+            If the file can't be written.
+        """
         rows = self.rows()
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        try:
+            with Path(path).open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+        except OSError as error:
+            raise TableError(f"cannot write the rows: {error.strerror}", file=str(path)) from error
 
     def _predicted(self, i: int) -> dict[str, Any]:
         made = self.predictions

@@ -129,7 +129,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if blank_line is not None:
                     raise TableError("blank line inside the table; remove it", file=file, line=blank_line)
                 yield line, cells
-    except (csv.Error, UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (csv.Error, UnicodeDecodeError, EOFError, zlib.error, OSError) as error:
         what = "gzip-compressed CSV" if path.suffix == ".gz" else "CSV"
         raise TableError(f"not readable as UTF-8 {what}: {error}", file=file, line=line + 1) from error
 
