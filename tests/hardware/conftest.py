@@ -1,16 +1,31 @@
-"""A small valid profile to break in every way."""
+"""A valid profile that changes with no calibration, to read and to break in every way."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
 from tilesight.hardware.load import load_profile
+from tilesight.hardware.profile import Profile
+
+EXAMPLE = Path(__file__).with_name("example.toml")
 
 
 @pytest.fixture
-def data():
-    """Plain data of the H200 profile, a fresh copy for each test."""
-    return copy.deepcopy(load_profile("h200_sxm").to_dict())
+def example() -> Path:
+    """Path of the example's file."""
+    return EXAMPLE
+
+
+@pytest.fixture
+def profile() -> Profile:
+    return load_profile(EXAMPLE)
+
+
+@pytest.fixture
+def data(profile):
+    """Plain data of the example, a fresh copy for each test."""
+    return copy.deepcopy(profile.to_dict())
 
 
 @pytest.fixture

@@ -180,12 +180,11 @@ def test_sustained_is_not_above_peak(broken):
     refuse(data, "sustained_bytes_per_s = 4.9e12 is above dram.bandwidth_peak_bytes_per_s = 4.8e12")
 
 
-def test_require():
-    profile = load_profile("h200_sxm")
+def test_require(profile):
     assert profile.require("sm_count") == 132.0
     assert profile.require("tensor.bf16.flop_per_cycle_per_sm") == profile.tensor["bf16"].flop_per_cycle_per_sm
     assert profile.get("l2.associativity") is None
-    with pytest.raises(UnsupportedError, match="profile 'h200_sxm' has no l2.associativity") as caught:
+    with pytest.raises(UnsupportedError, match="profile 'example' has no l2.associativity") as caught:
         profile.require("l2.associativity")
     assert caught.value.field == "l2.associativity"
     with pytest.raises(UnsupportedError, match="has no tensor.fp4.rate_peak_flop_per_s"):
@@ -198,22 +197,20 @@ def test_require():
         profile.require("vendor")
 
 
-def test_require_of_a_list():
+def test_require_of_a_list(profile):
     why = {"kind": "assumed", "note": "test"}
-    profile = load_profile("h200_sxm").with_numbers({"gpc.sms_per_gpc": (16, 18)}, {"gpc.sms_per_gpc": why})
-    with pytest.raises(ProfileError, match="gpc.sms_per_gpc of profile 'h200_sxm' is a list"):
+    profile = profile.with_numbers({"gpc.sms_per_gpc": (16, 18)}, {"gpc.sms_per_gpc": why})
+    with pytest.raises(ProfileError, match="gpc.sms_per_gpc of profile 'example' is a list"):
         profile.require("gpc.sms_per_gpc")
 
 
-def test_every_field_name_can_be_asked_for():
-    profile = load_profile("h200_sxm")
+def test_every_field_name_can_be_asked_for(profile):
     assert len(field_names()) == len(set(field_names())) > 50
     for name in field_names():
         profile.get(name.replace("*", "bf16") if name.startswith("tensor") else name.replace("*", "4"))
 
 
-def test_hash_follows_the_numbers():
-    profile = load_profile("h200_sxm")
+def test_hash_follows_the_numbers(profile):
     why = {"kind": "assumed", "note": "test"}
     assert re.fullmatch("[0-9a-f]{12}", profile.hash)
     assert Profile.from_dict(profile.to_dict()).hash == profile.hash
@@ -228,8 +225,7 @@ def test_hash_ignores_the_order_of_the_file(data):
     assert Profile.from_dict(backwards).hash == Profile.from_dict(data).hash
 
 
-def test_with_numbers():
-    profile = load_profile("h200_sxm")
+def test_with_numbers(profile):
     why = {"kind": "assumed", "note": "test"}
     changed = profile.with_numbers(
         {"gpc.max_active_clusters.4": 30, "sm_count": 66}, {"gpc.max_active_clusters.4": why}
@@ -245,8 +241,7 @@ def test_with_numbers():
         profile.with_numbers({"sm_count.x": 1}, {})
 
 
-def test_frozen_all_the_way_down():
-    profile = load_profile("h200_sxm")
+def test_frozen_all_the_way_down(profile):
     with pytest.raises(ValidationError, match="frozen"):
         profile.sm_count = 1
     with pytest.raises(ValidationError, match="frozen"):
@@ -259,8 +254,7 @@ def test_frozen_all_the_way_down():
         profile.numbers["sm_count"] = 1
 
 
-def test_copies_and_processes():
-    profile = load_profile("h200_sxm")
+def test_copies_and_processes(profile):
     again = pickle.loads(pickle.dumps(profile))
     assert again == profile == copy.deepcopy(profile)
     assert hash(again) == hash(profile)

@@ -24,7 +24,7 @@ def test_shipped_files_are_as_the_writer_leaves_them(name):
     assert profile_files()[name].read_text(encoding="utf-8") == to_toml(load_profile(name))
 
 
-def test_every_kind_of_value():
+def test_every_kind_of_value(profile):
     why = {
         "kind": "fitted",
         "ref": ["validation/records/a.csv", "validation/records/b.csv"],
@@ -36,7 +36,7 @@ def test_every_kind_of_value():
         "launch.graph_gap_s": 1.05e-6,
         "merging.requests_async": 4.0,
     }
-    profile = load_profile("h200_sxm").with_numbers(numbers, dict.fromkeys(numbers, why))
+    profile = profile.with_numbers(numbers, dict.fromkeys(numbers, why))
     data = profile.to_dict() | {"derived": {"parent": "h200_sxm", "changed": ["launch.graph_gap_s"]}}
     profile = Profile.from_dict(data)
     text = to_toml(profile)
@@ -52,8 +52,8 @@ def test_every_kind_of_value():
     assert 'ref = ["validation/records/a.csv", "validation/records/b.csv"]' in text
 
 
-def test_sources_follow_the_numbers():
-    text = to_toml(load_profile("h200_sxm"))
+def test_sources_follow_the_numbers(profile):
+    text = to_toml(profile)
     lines = text[text.index("[source]") :].splitlines()[1:]
-    assert [line.split('"')[1] for line in lines] == list(load_profile("h200_sxm").numbers)
+    assert [line.split('"')[1] for line in lines] == list(profile.numbers)
     assert text.endswith("}\n")
