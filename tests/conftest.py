@@ -1,9 +1,120 @@
-"""Shared by all tests: kernels that need a GPU are skipped where there is none."""
+"""Shared by all tests: a GPU of round made-up numbers, the shipped profile, and what needs a real GPU skipped without."""
 
 import shutil
 import subprocess
 
 import pytest
+from hypothesis import settings
+
+from tilesight.hardware.load import load_profile
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
+
+PROPERTY_PROFILES = ("hw",)
+"""Fixtures that property tests run on; ("hw", "h200") once the shipped profile is complete."""
+
+ROUND_NUMBERS = {
+    "sm_count": 100,
+    "clock.boost_hz": 2e9,  # one cycle is 0.5 ns
+    "sm.threads_max": 2048,
+    "sm.ctas_max": 32,
+    "sm.warp_size": 32,
+    "sm.registers": 65536,
+    "sm.registers_per_thread_max": 255,
+    "sm.register_allocation_unit": 256,
+    "sm.smem_bytes": 233472,  # 228 KiB
+    "sm.smem_per_cta_max_bytes": 232448,  # 227 KiB
+    "sm.smem_reserved_per_cta_bytes": 1024,
+    "sm.smem_bandwidth_bytes_per_cycle": 128.0,
+    "dram.capacity_bytes": 1e11,
+    "dram.bandwidth_peak_bytes_per_s": 5e12,
+    "dram.bandwidth_sustained_bytes_per_s": 4e12,
+    "dram.bandwidth_read_bytes_per_s": 4e12,  # 2000 B a cycle
+    "dram.bandwidth_write_bytes_per_s": 3.2e12,  # 1600 B a cycle
+    "l2.capacity_bytes": 2**26,  # 2**19 lines
+    "l2.line_bytes": 128,
+    "l2.sector_bytes": 32,
+    "l2.partitions": 2,
+    "l2.associativity": 16,
+    "l2.lookup_bytes_per_cycle": 5000.0,
+    "l2.store_bytes_per_cycle": 2500.0,  # 25 B a cycle for each of 100 SMs
+    "l2.residency_full_bytes": 10_000_000,
+    "l2.residency_none_bytes": 50_000_000,
+    "l2.dirty_evicted_share": 0.5,
+    "fill.latency_l2_cycles": 300.0,
+    "fill.latency_dram_extra_cycles": 700.0,
+    "fill.cp_async_bytes_per_cycle": 50.0,
+    "fill.tma_bytes_per_cycle": 64.0,
+    "fill.tma_unaligned_row_cycles": 4.0,  # 128 B in 4 cycles: 32 B a cycle
+    "fill.scalar_elements_per_cycle": 4.0,
+    "merging.requests_async": 4.0,
+    "merging.drift_one_cta": 0.25,
+    "merging.drift_many_ctas": 0.5,
+    "tensor.bf16.flop_per_cycle_per_sm": 4096.0,
+    "tensor.bf16.rate_peak_flop_per_s": 8.192e14,  # 100 SMs * 4096 * 2 GHz
+    "wgmma.gap_in_order_cycles": 16.0,
+    "wgmma.gap_specialized_cycles": 8.0,
+    "wgmma.step_in_order_cycles": 10.0,
+    "wgmma.step_specialized_cycles": 60.0,
+    "wgmma.mma_sync_rate_share": 0.5,
+    "power.burst_flop_per_s": 6e14,
+    "power.sustained_flop_per_s": 5e14,
+    "power.burst_s": 1e-3,
+    "power.settle_s": 1.0,
+    "power.exponent": 2.0,
+    "power.dram_flop_per_byte": 50.0,
+    "launch.graph_gap_s": 1e-6,
+    "launch.kernel_start_s": 1e-6,
+    "launch.start_in_order_s": 1e-6,
+    "launch.start_specialized_s": 0.5e-6,
+    "launch.cold_extra_s": 3e-6,
+    "launch.descriptor_s": 2e-6,
+    "launch.dependent_kernel_s": 3e-6,
+    "launch.reduction_bytes_per_s": 4e12,
+    "epilogue.in_order_fixed_cycles": 200.0,
+    "epilogue.in_order_bytes_per_cycle": 40.0,
+    "epilogue.specialized_fixed_cycles": 1500.0,
+    "epilogue.specialized_bytes_per_cycle": 40.0,
+    "rounds.cp_async_prologue_share": 0.75,
+    "rounds.cp_async_epilogue_share": 1.0,
+    "rounds.tma_persistent_prologue_share": 0.25,
+    "rounds.tma_persistent_epilogue_share": 1.0,
+    "rounds.warp_specialized_prologue_share": 0.0,
+    "rounds.warp_specialized_epilogue_share": 0.5,
+}
+
+
+@pytest.fixture(scope="session")
+def hw():
+    """A complete sm_90 profile of fixed, round, made-up numbers: nothing worked by hand moves with a shipped profile."""
+    shipped = load_profile("h200_sxm")
+    numbers = dict.fromkeys(shipped.numbers) | ROUND_NUMBERS
+    why = {"kind": "assumed", "note": "a round number for tests"}
+    return shipped.with_numbers(numbers, dict.fromkeys(ROUND_NUMBERS, why), where="tests/conftest.py")
+
+
+@pytest.fixture(scope="session")
+def h200():
+    """The shipped profile."""
+    return load_profile("h200_sxm")
+
+
+@pytest.fixture(scope="session", params=PROPERTY_PROFILES)
+def gpu(request):
+    """Each profile that properties must hold on."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def altered():
+    """Function that gives a copy of a profile with some numbers set (None removes one), by dotted name."""
+
+    def change(profile, numbers):
+        why = {"kind": "assumed", "note": "changed by a test"}
+        return profile.with_numbers(numbers, {name: why for name, value in numbers.items() if value is not None})
+
+    return change
 
 
 def has_gpu() -> bool:

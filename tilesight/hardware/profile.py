@@ -138,7 +138,7 @@ class Profile(Table):
                 table.pop(key, None)
                 data["source"].pop(name, None)
         data["source"] |= sources
-        return Profile.from_dict(data, where=where)
+        return Profile.from_dict(_without_empty(data), where=where)
 
     @cached_property
     def numbers(self) -> Mapping[str, Number]:
@@ -249,6 +249,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     return list(value) if isinstance(value, tuple) else value
+
+
+def _without_empty(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables without those that hold nothing any more."""
+    kept = {name: _without_empty(item) if isinstance(item, Mapping) else item for name, item in data.items()}
+    return {name: item for name, item in kept.items() if item != {}}
 
 
 def _problems(profile: Profile) -> Iterator[str]:
