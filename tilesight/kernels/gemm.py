@@ -6,10 +6,11 @@ One loop body serves them all:
     wait    the slot's barrier
     mma     tile_k / 16 instructions deep, one m64 x n strip after another
 
-An in-order loop waits for step i, then issues the load of step i + S - 1: ``load -> wait`` spans S - 1 iterations, so
-the ring bound is (time to fill one slot) / (S - 1). A specialised producer runs ahead by itself and waits only for free
-slots: ``mma -> load`` spans S iterations. Tensor cores accumulate in place, one instruction behind the other, so the sum
-itself adds no dependence beyond their busy time.
+Iterations count the step whose operands are meant. A slot is free once its product is done: ``mma -> load`` spans S
+iterations. A specialised producer runs ahead by itself and waits for nothing else. An in-order loop waits for step i,
+then issues the load of step i + S - 1: ``load -> load`` spans S - 1 iterations, so its ring bound is (time to fill one
+slot) / (S - 1); with one slot that edge is absent, and fill and product go in series. Tensor cores accumulate in place,
+one instruction behind the other, so the sum itself adds no dependence beyond their busy time.
 """
 
 from functools import cache
@@ -51,16 +52,9 @@ MIN_KSTEPS_PER_SPLIT = 4
 def loop_graph(kernel: int) -> TileGraph:
     """Loop body of one CTA of a kernel family, built once."""
     actions = [Action("load", ActionKind.LOAD), Action("wait", ActionKind.WAIT), Action("mma", ActionKind.MMA)]
-    consume = Edge("wait", "mma")
-    if kernel == WARP_SPECIALIZED:
-        edges = [Edge("load", "wait"), consume, Edge("mma", "load", Distance("stages"), ring=True)]
-    else:
-        edges = [
-            Edge("load", "wait", Distance("stages", -1), ring=True),
-            Edge("wait", "load", Distance(absent_below=0)),
-            consume,
-            Edge("mma", "load", Distance(offset=1), ring=True),
-        ]
+    edges = [Edge("load", "wait"), Edge("wait", "mma"), Edge("mma", "load", Distance("stages"), ring=True)]
+    if kernel != WARP_SPECIALIZED:
+        edges.append(Edge("load", "load", Distance("stages", -1, absent_below=1), ring=True))
     return TileGraph(actions, edges)
 
 

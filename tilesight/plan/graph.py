@@ -140,5 +140,11 @@ class TileGraph:
                 [data["edge"] for data in graph[source][target].values()]
                 for source, target in zip(nodes, [*nodes[1:], nodes[0]], strict=True)
             ]
-            found += [Cycle(tuple(nodes), tuple(edges)) for edges in product(*steps)]
+            found += [_from_its_first(Cycle(tuple(nodes), edges), list(self.actions)) for edges in product(*steps)]
         return tuple(sorted(found, key=lambda cycle: cycle.actions))
+
+
+def _from_its_first(cycle: Cycle, known: list[str]) -> Cycle:
+    """The cycle begun at the action named first in the graph: networkx begins where it likes."""
+    start = min(range(len(cycle.actions)), key=lambda place: known.index(cycle.actions[place]))
+    return Cycle(cycle.actions[start:] + cycle.actions[:start], cycle.edges[start:] + cycle.edges[:start])
