@@ -28,9 +28,11 @@ ncu
 compare/ scores result run
 calibrate
 api
-report plots trace
+report/ blocks render estimate explanation ranking comparison profile
+plots trace
+bench
 adapters/
-cli
+cli/ options asked files output gemm tables profiles program
 """
 
 
@@ -77,6 +79,7 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import; write the full name"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name for name in names if name != "tilesight.__version__"]  # known before anything is loaded
             names = [name if name.removeprefix("tilesight.") in known else str(node.module) for name in names]
         else:
             continue
