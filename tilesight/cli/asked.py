@@ -1,0 +1,168 @@
+"""From options as typed to what the model is asked: a problem, a configuration, a GPU and its state.
+
+Text that is a whole number becomes one; other text is passed on as it is, so that the model's own checks name it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from tilesight.cli.options import ConfigOptions, ProblemOptions, StateOptions
+from tilesight.errors import ConfigError, UnitError, suggestion
+from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.records.cells import decimal
+from tilesight.records.gpus import canonical_gpu
+from tilesight.units import parse_bytes, parse_seconds
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
+_CLOCKS = ("burst", "sustained")
+
+
+def number_or_text(text: str) -> int | str:
+    """A whole number, or the text where it is none.
+
+    Examples
+    --------
+    >>> number_or_text("4096"), number_or_text("-1"), number_or_text("4096.5"), number_or_text("1e3")
+    (4096, -1, '4096.5', '1e3')
+    """
+    return int(text) if _WHOLE.fullmatch(text) else text
+
+
+def sizes(name: str, text: str, count: int, example: str) -> list[int | str]:
+    """The ``count`` numbers of ``AxBxC``.
+
+    Raises
+    ------
+    ConfigError
+        If there are more or fewer.
+
+    Examples
+    --------
+    >>> sizes("tile", "128x256x64", 3, "128x256x64")
+    [128, 256, 64]
+    """
+    parts = text.lower().split("x")
+    if len(parts) != count:
+        raise ConfigError(f"{name} = {text!r} is not {count} sizes; give them as in {example}")
+    return [number_or_text(part) for part in parts]
+
+
+def problem_of(options: ProblemOptions) -> Gemm:
+    """The product that was asked for."""
+    m, n, k = (number_or_text(text) for text in (options.m, options.n, options.k))
+    layouts: dict[str, Any] = {"layout_a": options.layout_a, "layout_b": options.layout_b}
+    return Gemm(m, n, k, dtype=options.dtype, **layouts)  # type: ignore[arg-type]
+
+
+def config_of(options: ConfigOptions) -> GemmConfig | None:
+    """The configuration that was asked for; None where the model is to choose it.
+
+    Raises
+    ------
+    ConfigError
+        If an option needs ``--tile``, ``--stages`` is missing beside it, or the configuration is impossible.
+    """
+    if options.tile is None:
+        for field in fields(options):
+            if getattr(options, field.name):
+                raise ConfigError(
+                    f"--{field.name.replace('_', '-')} belongs to a configuration; give --tile and --stages too, "
+                    "or neither to have the best one chosen"
+                )
+        return None
+    if options.stages is None:
+        raise ConfigError("--tile needs --stages, the slots of the operand ring")
+    tile_m, tile_n, tile_k = sizes("tile", options.tile, 3, "128x256x64")
+    given: dict[str, Any] = {"tile_m": tile_m, "tile_n": tile_n, "tile_k": tile_k, "swap_ab": options.swap_ab}
+    if options.cluster is not None:
+        given["cluster_m"], given["cluster_n"] = sizes("cluster", options.cluster, 2, "2x1")
+    if options.kernel is not None:
+        given["kernel"] = options.kernel
+    for name, text in {
+        "stages": options.stages,
+        "warps": options.warps,
+        "group_m": options.group,
+        "split_k": options.split_k,
+        "registers": options.registers,
+        "smem_bytes": options.smem,
+        "spills": options.spills,
+    }.items():
+        if text is not None:
+            given[name] = None if (name, text) == ("split_k", "auto") else number_or_text(text)
+    return GemmConfig(**given)
+
+
+def hardware_of(gpu: str) -> str:
+    """Profile name or path that ``--gpu`` means: other names of a GPU count as its own."""
+    return gpu if "/" in gpu or gpu.endswith(".toml") else canonical_gpu(gpu)
+
+
+def state_of(options: StateOptions) -> dict[str, Any]:
+    """Keyword arguments of ``predict`` for the GPU and its state."""
+    state: dict[str, Any] = {
+        "hardware": hardware_of(options.gpu),
+        "cache": options.cache,
+        "clock": _clock(options.clock),
+        "resident": _shares(options.resident) if options.resident else None,
+    }
+    if options.sms is not None:
+        state["sms"] = number_or_text(options.sms)
+    if options.dirty is not None:
+        state["dirty_bytes"] = parse_bytes(options.dirty)
+    return state
+
+
+def _clock(text: str) -> str | float:
+    if text in _CLOCKS:
+        return text
+    try:
+        seconds = parse_seconds(text)
+    except UnitError:
+        seconds = -1.0
+    if seconds < 0:
+        raise ConfigError(f"clock = {text!r}; give burst, sustained, or a time under load such as '50 ms'")
+    return seconds
+
+
+def _shares(texts: Sequence[str]) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for text in ",".join(texts).split(","):
+        name, equals, value = text.partition("=")
+        share = decimal(value)
+        if not equals or share is None:
+            raise ConfigError(f"resident {text!r} is not TENSOR=SHARE; give it as in a=0.5")
+        if name in shares:
+            raise ConfigError(f"resident {name!r} is given twice")
+        shares[name] = share
+    return shares
+
+
+def changed(problem: ProblemOptions, config: ConfigOptions, text: str) -> tuple[ProblemOptions, ConfigOptions]:
+    """The options with some of them changed, written ``tile=128x128x64,stages=4``; the others stay as they are.
+
+    Raises
+    ------
+    ConfigError
+        If a part is not ``name=value`` or the name is no option.
+    """
+    known = {field.name.replace("_", "-"): field.name for group in (problem, config) for field in fields(group)}
+    changes: dict[str, Any] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip().replace("_", "-")
+        if not equals or name not in known:
+            raise ConfigError(f"--against {part!r} is not NAME=VALUE; {suggestion(name, known)}")
+        changes[known[name]] = _truth(part, value.strip()) if name == "swap-ab" else value.strip()
+    of_problem = {field.name for field in fields(problem)}
+    return (
+        replace(problem, **{name: value for name, value in changes.items() if name in of_problem}),
+        replace(config, **{name: value for name, value in changes.items() if name not in of_problem}),
+    )
+
+
+def _truth(part: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ConfigError(f"--against {part!r}: give true or false")
+    return text == "true"

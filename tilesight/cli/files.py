@@ -1,0 +1,168 @@
+"""Files that commands read: candidates to rank, estimates to explain."""
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilesight.cli.asked import number_or_text, sizes
+from tilesight.cost.estimate import Estimate
+from tilesight.errors import ConfigError, MissingFileError, TableError, suggestion
+from tilesight.kernels.gemm_config import GemmConfig
+
+_FIELDS = (
+    "tile_m", "tile_n", "tile_k", "stages", "warps", "kernel", "group_m", "cluster_m", "cluster_n", "swap_ab",
+    "split_k", "registers", "smem_bytes", "spills",
+)  # fmt: skip
+COLUMNS = ("tile", *_FIELDS)
+"""Columns of a CSV file of candidates, keys of a JSON one; ``tile`` stands for the three sizes, as in 128x256x64."""
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+
+
+def read_candidates(path: str) -> list[GemmConfig]:
+    """Configurations from a CSV file (a header, a row each) or a JSON file (a list of objects).
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such file.
+    TableError
+        If the file is malformed or a configuration is impossible: file, line (JSON: number of the object) and column.
+    """
+    text = _text(path)
+    rows = _json_rows(path, text) if path.endswith(".json") else _csv_rows(path, text)
+    if not rows:
+        raise TableError("no candidates in it", file=path)
+    return [_config(path, place, row) for place, row in rows]
+
+
+def _text(path: str) -> str:
+    file = Path(path)
+    if not file.is_file():
+        raise MissingFileError(f"no file {path!r}")
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise TableError("not a text file in UTF-8", file=path) from None
+
+
+def _csv_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
+    try:
+        reader = csv.reader(text.splitlines(keepends=True), strict=True)
+        lines = [(reader.line_num, cells) for cells in reader if cells]
+    except csv.Error as error:
+        raise TableError(f"not a CSV file: {error}", file=path) from None
+    if not lines:
+        raise TableError("the file is empty; expected a header line with column names", file=path, line=1)
+    header = lines[0][1]
+    for name in header:
+        if name not in COLUMNS or header.count(name) > 1:
+            what = "column given twice" if name in COLUMNS else f"unknown column; {suggestion(name, COLUMNS, 20)}"
+            raise TableError(what, file=path, line=1, column=name)
+    for line, cells in lines[1:]:
+        if len(cells) != len(header):
+            raise TableError(f"{len(cells)} cells where the header has {len(header)}", file=path, line=line)
+    return [
+        (line, {name: cell for name, cell in zip(header, cells, strict=True) if cell != ""})
+        for line, cells in lines[1:]
+    ]
+
+
+def _json_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
+    rows = parse_json(path, text)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise TableError("expected a list of objects, one a configuration", file=path)
+    for place, row in enumerate(rows, start=1):
+        for name in row:
+            if name not in COLUMNS:
+                raise TableError(f"unknown key; {suggestion(name, COLUMNS, 20)}", file=path, line=place, column=name)
+    return list(enumerate(rows, start=1))
+
+
+def _config(path: str, place: int, row: dict[str, Any]) -> GemmConfig:
+    given: dict[str, Any] = {
+        name: number_or_text(value) if isinstance(value, str) else value for name, value in row.items()
+    }
+    try:
+        if "tile" in given:
+            if given.keys() & {"tile_m", "tile_n", "tile_k"}:
+                raise ConfigError("tile and tile_m, tile_n, tile_k are given; give one of the two")
+            tile = sizes("tile", str(given.pop("tile")), 3, "128x256x64")
+            given |= dict(zip(("tile_m", "tile_n", "tile_k"), tile, strict=True))
+        missing = [name for name in ("tile_m", "tile_n", "tile_k", "stages") if given.get(name) is None]
+        if missing:
+            raise ConfigError(f"{', '.join(missing)} missing")
+        if "swap_ab" in given and not isinstance(given["swap_ab"], bool):
+            given["swap_ab"] = _TRUTH.get(str(given["swap_ab"]).lower(), given["swap_ab"])
+        if given.get("split_k") == "auto":
+            given["split_k"] = None
+        return GemmConfig(**given)
+    except ConfigError as error:
+        raise TableError(str(error), file=path, line=place) from None
+
+
+def parse_json(path: str, text: str) -> Any:
+    """The JSON value of a text; NaN and Infinity are no JSON.
+
+    Raises
+    ------
+    TableError
+        If it is no JSON.
+    """
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON number")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"not a JSON file: {error}", file=path) from None
+
+
+def read_estimate(path: str) -> Estimate:
+    """An estimate as ``tilesight predict --json`` writes it.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such file.
+    TableError
+        If the file holds no estimate of this release's schema.
+    """
+    data = parse_json(path, _text(path))
+    try:
+        estimate = Estimate.from_dict(data)
+        for name, value in data.items():
+            _check(name, value)
+    except ConfigError as error:
+        raise TableError(str(error), file=path) from None
+    return estimate
+
+
+_WORDS = frozenset(
+    ("problem", "config", "kernel", "hardware", "hardware_hash", "cache", "clock", "binding")
+) | frozenset(("regime", "occupancy_limiter", "model_version", "schema"))
+_TABLES = frozenset(("terms", "busy_s", "period_cycles", "resident_after"))
+_MAY_BE_UNKNOWN = frozenset(("seconds_low", "seconds_high", "margin"))
+_POSITIVE = frozenset(("seconds", "roofline_s", "flop", "compulsory_bytes"))
+
+
+def _check(name: str, value: Any) -> None:
+    """Refuse a value that is not of the kind its field has."""
+    if name == "assumptions" or name in _WORDS:
+        words = value if name == "assumptions" and isinstance(value, list) else [value]
+        good = all(isinstance(word, str) for word in words)
+    elif name in _TABLES:
+        good = isinstance(value, Mapping) and all(map(_is_number, value.values()))
+    else:
+        good = _is_number(value) or (value is None and name in _MAY_BE_UNKNOWN)
+        good = good and not (name in _POSITIVE and value <= 0)
+    if not good:
+        shown = repr(value)
+        raise ConfigError(f"estimate field {name} = {shown if len(shown) <= 60 else shown[:59] + '…'} makes no sense")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

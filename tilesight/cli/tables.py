@@ -1,0 +1,68 @@
+"""compare: predictions beside measured tables."""
+
+from typing import Annotated, Any
+
+import typer
+
+from tilesight.cli.options import Json
+from tilesight.errors import ConfigError
+
+
+def compare(
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A measured table, .csv or .csv.gz.")] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Take the sample of tables that ships with tilesight.")
+    ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="NAME|FILE", help="Which GPU; needed where the table has no gpu column."),
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NAME", help="Kind of table, if its header does not say.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", metavar="COL=V,V", help="Keep rows whose column is any of the values."),
+    ] = None,
+    rows: Annotated[str | None, typer.Option("--rows", metavar="OUT.csv", help="Write a line a prediction.")] = None,
+    auto_config: Annotated[
+        bool, typer.Option("--auto-config", help="Choose configurations even where the table states them.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Predictions beside a measured table: errors by regime and beside the roofline."""
+    from tilesight.api import compare_records
+    from tilesight.cli.output import print_json, print_report, print_result
+
+    if (file is None) == (not sample):
+        raise ConfigError("give FILE or --sample, one of the two")
+    options: dict[str, Any] = {"where": where or (), "kind": table, "auto_config": auto_config}
+    if file is not None:
+        print_result(compare_records(file, hardware=gpu, rows=rows, **options), as_json)
+        return
+    if rows is not None:
+        raise ConfigError("--rows takes one table; give its FILE")
+    results = [compare_records(path, hardware=gpu or _sample_gpu(), **options) for path in _sample_files()]
+    if as_json:
+        print_json({"schema": "tilesight.compare_sample/1", "results": [result.to_dict() for result in results]})
+        return
+    for number, result in enumerate(results):
+        print(end="\n" if number else "")
+        print_report(result)
+
+
+def _sample_files() -> list[Any]:
+    from tilesight.files import sample_files
+
+    return list(sample_files().values())
+
+
+def _sample_gpu() -> str:
+    """The GPU that the sample was measured on."""
+    import tomllib
+
+    from tilesight.files import data_file
+    from tilesight.records import canonical_gpu
+
+    about = tomllib.loads(data_file("validation/records/sample/sample.toml").read_text(encoding="utf-8"))
+    return canonical_gpu(about["device"]["name"])

@@ -1,0 +1,89 @@
+"""Predictions beside a measured table: scores, by regime and beside the roofline."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tilesight.compare import Result
+from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
+
+REASONS_MOST = 8
+"""Distinct reasons for refusals that are printed; the data hold them all."""
+
+_TIME = {
+    "mape": "mean absolute error",
+    "median_ape": "median absolute error",
+    "bias": "bias",
+    "wmape": "weighted by time",
+    "roofline_mape": "roofline alone",
+}
+_RANKING = {
+    "top1_regret_geomean": ("picked / best, geometric mean", "{:.3f}"),
+    "top1_regret_max": ("picked / best, worst", "{:.3f}"),
+    "top2_within_2pct": ("problems with a good one in the first two", "{:.1%}"),
+    "kendall_tau": ("Kendall tau", "{:.3f}"),
+}
+_L2 = {
+    "dram_read_mape": ("DRAM reads, mean absolute error", "{:.1f} %"),
+    "dram_read_mape_reused": ("DRAM reads where operands are read again", "{:.1f} %"),
+    "dram_read_median_ape": ("DRAM reads, median absolute error", "{:.1f} %"),
+    "dram_read_mape_deep_k": ("DRAM reads at deep k", "{:.1f} %"),
+    "dram_bytes_mape": ("DRAM reads and writes", "{:.1f} %"),
+    "lookup_mape": ("L2 lookups, mean absolute error", "{:.1f} %"),
+    "hit_rate_mae_pp": ("hit rate, mean error", "{:.2f} points"),
+    "hit_rate_p90_pp": ("hit rate, 90th percentile of error", "{:.2f} points"),
+}
+
+
+@describe.register
+def describe_result(result: Result) -> Page:
+    """Page of a comparison."""
+    blocks: list[Block] = [
+        Facts(list(_facts(result))),
+        Grid(("<time", "error"), list(_errors(result))),
+        _by_regime(result),
+        Facts(_worded(result.ranking, _RANKING), "order of configurations"),
+        Facts(_worded(result.l2, _L2), "bytes"),
+        Facts([(f"{protocol.name}", protocol.contains) for protocol in result.protocols], "what the times contain"),
+        Lines(list(_refusals(result)), "refused"),
+    ]
+    return Page(f"{result.table.kind.name}: {result.table.file}", blocks)
+
+
+def _facts(result: Result) -> Iterator[tuple[str, str]]:
+    yield "GPU", result.gpu or "several"
+    yield "predictions", f"{result.n} scored, {result.n_refused} refused"
+    if result.table.unknown_columns:
+        yield "unknown columns", ", ".join(result.table.unknown_columns)
+
+
+def _errors(result: Result) -> Iterator[tuple[str, str]]:
+    for name, words in _TIME.items():
+        value = result.time[name]
+        if value is not None:
+            yield words, f"{value:+.2f} %" if name == "bias" else f"{value:.2f} %"
+
+
+def _by_regime(result: Result) -> Grid:
+    def percent(value: float | None) -> str:
+        return "" if value is None else f"{value:.2f} %"
+
+    rows = [
+        (name, f"{scores['n']}", percent(scores["mape"]), percent(scores["roofline_mape"]))
+        for name, scores in result.by_regime.items()
+        if scores["n"]
+    ]
+    return Grid(("<regime", "n", "error", "roofline"), rows)
+
+
+def _worded(scores: dict[str, float | int | None], words: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    values = ((label, form, scores.get(name)) for name, (label, form) in words.items())
+    return [(label, form.format(value)) for label, form, value in values if value is not None]
+
+
+def _refusals(result: Result) -> Iterator[str]:
+    reasons = Counter(refusal["reason"] for refusal in result.refused)
+    for reason, count in reasons.most_common(REASONS_MOST):
+        first = next(refusal for refusal in result.refused if refusal["reason"] == reason)
+        yield f"{count} x {reason} (first in line {first['line']}, {first['time']})"
+    if len(reasons) > REASONS_MOST:
+        yield f"{len(reasons) - REASONS_MOST} more reasons"

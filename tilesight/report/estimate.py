@@ -1,0 +1,122 @@
+"""One estimate: the time, what it is made of, what binds, and the bytes."""
+
+from collections.abc import Iterator
+
+from tilesight.cost.estimate import Estimate
+from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
+from tilesight.units import format_bytes, format_bytes_binary, format_flop_per_s, format_percent, format_seconds
+
+SMALLEST = 1e-4
+"""Terms below this share of the time are left out of the printed sum (the data keep them)."""
+
+
+@describe.register
+def describe_estimate(estimate: Estimate) -> Page:
+    """Page of one estimate."""
+    title = f"{estimate.problem} on {estimate.hardware}: {format_seconds(estimate.seconds)}"
+    blocks: list[Block] = [
+        Facts(list(_answer(estimate))),
+        _terms(estimate),
+        _periods(estimate),
+        _busy(estimate),
+        Facts(list(_bytes(estimate)), "bytes"),
+        Lines(estimate.assumptions, "assumptions"),
+        Facts([("profile", f"{estimate.hardware} {estimate.hardware_hash}, model {estimate.model_version}")]),
+    ]
+    return Page(title, blocks)
+
+
+def likely(estimate: Estimate) -> str:
+    """The likely interval, ``185.0 us to 213.0 us``, or nothing where it is unknown."""
+    if estimate.seconds_low is None or estimate.seconds_high is None:
+        return ""
+    return f"{format_seconds(estimate.seconds_low)} to {format_seconds(estimate.seconds_high)}"
+
+
+def binds(estimate: Estimate) -> str:
+    """What binds and by how much."""
+    ranked = sorted(estimate.period_cycles.items(), key=lambda item: -item[1])
+    if len(ranked) < 2 or estimate.binding != ranked[0][0] or estimate.margin is None:
+        return estimate.binding
+    return f"{estimate.binding}, {estimate.margin:.2f} times the next bound ({ranked[1][0]})"
+
+
+def plain_config(config: str) -> str:
+    """``GemmConfig(128x256x64, ...)`` without its wrapping."""
+    return config.removeprefix("GemmConfig(").removesuffix(")") if config.startswith("GemmConfig(") else config
+
+
+def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    interval = likely(estimate)
+    yield "config", plain_config(estimate.config)
+    yield "time", format_seconds(estimate.seconds) + (f" (likely {interval})" if interval else "")
+    yield "rate", f"{format_flop_per_s(estimate.flop_per_s)}, {format_percent(estimate.share_of_peak)} of peak"
+    ratio = estimate.seconds / estimate.roofline_s
+    yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that"
+    yield "bound by", binds(estimate)
+    yield "regime", estimate.regime
+    yield "state", f"{estimate.cache} cache, {estimate.clock} clock: {estimate.clock_hz / 1e6:.0f} MHz"
+    yield "launch", _launch(estimate)
+    yield "occupancy", _occupancy(estimate)
+
+
+def _launch(estimate: Estimate) -> str:
+    parts = f" in {estimate.split_k} parts of k" if estimate.split_k > 1 else ""
+    rounds = f"{estimate.ctas} tiles{parts}, {estimate.waves:.2f} waves in {_count(estimate.rounds, 'round')}"
+    if not 0 < estimate.tail_share < 1:
+        return rounds
+    which = "it" if estimate.rounds == 1 else "the last"
+    return f"{rounds}, {which} fills {format_percent(estimate.tail_share, 0)} of the slots"
+
+
+def _occupancy(estimate: Estimate) -> str:
+    smem = format_bytes_binary(estimate.smem_bytes)
+    return (
+        f"{_count(estimate.ctas_per_sm, 'CTA')} an SM, limited by {estimate.occupancy_limiter}: "
+        f"{estimate.registers} registers a thread, {smem} of shared memory a CTA"
+    )
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _terms(estimate: Estimate) -> Grid:
+    def row(name: str, seconds: float) -> tuple[str, str, str, Bar]:
+        share = seconds / estimate.seconds
+        return name, format_seconds(seconds), format_percent(share), Bar(share)
+
+    rows = [row(name, value) for name, value in estimate.terms.items() if abs(value) >= SMALLEST * estimate.seconds]
+    total = ("sum", format_seconds(sum(estimate.terms.values())), format_percent(1.0), "")
+    return Grid(("<where the time goes", "time", "share", "<"), rows, total=total)
+
+
+def _periods(estimate: Estimate) -> Grid:
+    ranked = sorted(estimate.period_cycles.items(), key=lambda item: -item[1])
+    largest = ranked[0][1] if ranked else 1.0
+    rows = [(name, f"{cycles:.0f}", f"{cycles / largest:.2f}", Bar(cycles / largest)) for name, cycles in ranked]
+    return Grid(("<one k-step by", "cycles", "of period", "<"), rows)
+
+
+def _busy(estimate: Estimate) -> Grid:
+    ranked = sorted(estimate.busy_s.items(), key=lambda item: -item[1])
+    shares = estimate.busy_share
+    rows = [
+        (name, format_seconds(busy), format_percent(shares[name]), Bar(shares[name])) for name, busy in ranked if busy
+    ]
+    return Grid(("<busy", "time", "share", "<"), rows)
+
+
+def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    read, write = estimate.dram_read_bytes, estimate.dram_write_bytes
+    yield "asked by CTAs", format_bytes(estimate.requested_bytes)
+    yield "L2 lookups", f"{format_bytes(estimate.lookup_bytes)}, {format_percent(estimate.l2_hit_rate)} hit"
+    ratio = (read + write) / estimate.compulsory_bytes
+    yield "DRAM", f"{format_bytes(read)} read + {format_bytes(write)} written, {ratio:.2f} times the compulsory"
+    yield "compulsory", format_bytes(estimate.compulsory_bytes)
+    left = ", ".join(
+        f"{format_percent(share, 0)} of {name}" for name, share in estimate.resident_after.items() if share
+    )
+    if estimate.dirty_after_bytes:
+        left += f"{', ' if left else ''}{format_bytes(estimate.dirty_after_bytes)} to be written back"
+    yield "left in L2", left or "nothing"

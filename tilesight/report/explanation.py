@@ -1,0 +1,64 @@
+"""Why an estimate is what it is, or why two differ."""
+
+from tilesight.cost.estimate import Estimate
+from tilesight.cost.explanation import Explanation
+from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
+from tilesight.report.estimate import SMALLEST, binds, plain_config
+from tilesight.units import format_flop_per_s, format_percent, format_seconds
+
+
+@describe.register
+def describe_explanation(explanation: Explanation) -> Page:
+    """Page of an explanation: sentences, then terms that sum to the time or to the difference."""
+    mine, other = explanation.estimate, explanation.other
+    if other is None:
+        title = f"{mine.problem} on {mine.hardware}: {format_seconds(mine.seconds)}"
+        facts = [("config", plain_config(mine.config)), ("bound by", binds(mine))]
+        return Page(title, [Facts(facts), Lines(explanation.sentences), _terms(explanation)])
+    title = f"{format_seconds(mine.seconds)} against {format_seconds(other.seconds)}"
+    blocks: list[Block] = [_both(mine, other), Lines(explanation.sentences), _differences(explanation, other)]
+    return Page(title, blocks)
+
+
+def _terms(explanation: Explanation) -> Grid:
+    whole = explanation.estimate.seconds
+    rows = [
+        (term.name, format_seconds(term.seconds), format_percent(term.seconds / whole), Bar(term.seconds / whole))
+        for term in explanation.terms
+        if abs(term.seconds) >= SMALLEST * whole
+    ]
+    total = ("sum", format_seconds(sum(term.seconds for term in explanation.terms)), format_percent(1.0), "")
+    return Grid(("<where the time goes", "time", "share", "<"), rows, total=total)
+
+
+def _both(mine: Estimate, other: Estimate) -> Grid:
+    rows = [
+        ("problem", mine.problem, other.problem),
+        ("config", plain_config(mine.config), plain_config(other.config)),
+        ("GPU", mine.hardware, other.hardware),
+        ("state", f"{mine.cache}, {mine.clock}", f"{other.cache}, {other.clock}"),
+        ("time", format_seconds(mine.seconds), format_seconds(other.seconds)),
+        ("rate", format_flop_per_s(mine.flop_per_s), format_flop_per_s(other.flop_per_s)),
+        ("bound by", binds(mine), binds(other)),
+    ]
+    return Grid(("<", "<this", "<other"), rows)
+
+
+def _differences(explanation: Explanation, other: Estimate) -> Grid:
+    mine = explanation.estimate
+    least = SMALLEST * max(mine.seconds, other.seconds)
+
+    def row(name: str, first_s: float, second_s: float) -> tuple[str, str, str, str]:
+        return name, format_seconds(first_s), format_seconds(second_s), _signed(first_s - second_s)
+
+    rows = [
+        row(term.name, term.seconds, term.other_seconds or 0.0)
+        for term in explanation.terms
+        if max(abs(term.seconds), abs(term.other_seconds or 0.0)) >= least
+    ]
+    return Grid(("<term", "this", "other", "difference"), rows, total=row("sum", mine.seconds, other.seconds))
+
+
+def _signed(seconds: float) -> str:
+    text = format_seconds(seconds)
+    return text if text.startswith("-") or seconds == 0 else f"+{text}"

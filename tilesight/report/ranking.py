@@ -1,0 +1,49 @@
+"""Configurations of one problem, fastest first."""
+
+from tilesight.report.blocks import Facts, Grid, Lines, Page, describe
+from tilesight.report.estimate import plain_config
+from tilesight.search import TIE, Ranking
+from tilesight.units import format_flop_per_s, format_percent, format_seconds
+
+MOST = 20
+"""Configurations that are printed; the data hold them all."""
+
+
+@describe.register
+def describe_ranking(ranking: Ranking) -> Page:
+    """Page of a ranking; names the ties, which only a measurement tells apart."""
+    best = ranking[0]
+    title = f"{ranking.problem} on {best.hardware}: best {format_seconds(best.seconds)}"
+    facts = [
+        ("best", plain_config(best.config)),
+        ("ties", _ties(ranking)),
+        ("state", f"{best.cache} cache, {best.clock} clock"),
+    ]
+    if ranking.pruned:
+        facts.append(("pruned", f"{len(ranking.pruned)} candidates that can't run, the first: {ranking.pruned[0][1]}"))
+    more = [f"{len(ranking) - MOST} more are not shown"] if len(ranking) > MOST else []
+    return Page(title, [Facts(facts), _configs(ranking), Lines(more)])
+
+
+def _ties(ranking: Ranking) -> str:
+    percent = format_percent(TIE, 0)
+    if ranking.ties == 1:
+        return f"none: no other is within {percent} of the best"
+    return f"the first {ranking.ties} are within {percent} of the best; measure them to tell them apart"
+
+
+def _configs(ranking: Ranking) -> Grid:
+    rows = []
+    best_s = ranking[0].seconds
+    for place, estimate in enumerate(ranking[:MOST], start=1):
+        rows.append(
+            (
+                f"{place}{' =' if place <= ranking.ties > 1 else '  '}",
+                plain_config(estimate.config),
+                format_seconds(estimate.seconds),
+                f"{estimate.seconds / best_s:.3f}",
+                format_flop_per_s(estimate.flop_per_s),
+                estimate.binding,
+            )
+        )
+    return Grid(("", "<config", "time", "of best", "rate", "<bound by"), rows)
