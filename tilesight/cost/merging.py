@@ -32,18 +32,18 @@ class LookupShares:
 def distinct_among_neighbours(sharers: Counts, size: Counts) -> Counts:
     """Distinct tiles seen by ``size`` neighbours when runs of ``sharers`` neighbours share one tile, over ``size``.
 
-    Averaged over where the neighbours start in the run: (size - 1) / sharers boundaries fall inside on average.
+    Groups of neighbours and runs both begin at the first CTA. Where neither length divides the other, the average over
+    all places in a run: (size - 1) / sharers boundaries fall inside.
 
     Examples
     --------
     >>> import numpy as np
     >>> distinct_among_neighbours(np.array([1.0, 4.0, 8.0]), np.array(4.0))
-    array([1.    , 0.25  , 0.34375])
+    array([1.  , 0.25, 0.25])
     """
     aligned = (sharers % size == 0) | (size % sharers == 0)
     distinct = np.where(aligned, np.maximum(size / sharers, 1.0), 1.0 + (size - 1.0) / sharers)
-    exact = np.where(sharers >= size, np.where(sharers % size == 0, 1.0, distinct), distinct)
-    return np.minimum(exact, size) / size
+    return np.minimum(distinct, size) / size
 
 
 def lookup_shares(access: Access, ctas_per_sm: Counts, in_order: bool, hardware: Profile) -> LookupShares:

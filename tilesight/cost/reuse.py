@@ -30,6 +30,10 @@ def _checked(distance_blocks: ArrayLike, associativity: float, cache_blocks: flo
     return distance
 
 
+_MOST_TRIALS = 2**31 - 1
+"""Largest D that ``bdtr`` takes; more blocks than any cache holds, so that nothing survives them."""
+
+
 def hit_probability(distance_blocks: ArrayLike, associativity: int, cache_blocks: float) -> NDArray[np.float64]:
     """Exact SDCM hit probability for a reuse distance in blocks, shape as given.
 
@@ -44,7 +48,8 @@ def hit_probability(distance_blocks: ArrayLike, associativity: int, cache_blocks
     0.452927
     """
     distance = _checked(distance_blocks, associativity, cache_blocks)
-    result = bdtr(associativity - 1.0, np.floor(distance), associativity / cache_blocks)
+    trials = np.minimum(distance, _MOST_TRIALS).astype(np.int64)
+    result = bdtr(associativity - 1.0, trials, associativity / cache_blocks)
     return np.where(distance < associativity, 1.0, result)
 
 
@@ -84,83 +89,124 @@ class Touched:
     tail_again_b: Counts
 
 
-MAX_WAVES = 1 << 14
-"""Waves walked one by one; a longer launch is walked in strides and scaled (the raster repeats)."""
+MAX_WAVES = 1 << 8
+"""Waves walked one by one; of a longer launch as many are drawn, one from each of equal stretches, and scaled.
+
+What is read again is then known to 3 % of all operand reads.
+"""
+GOLDEN = 0.6180339887498949
+"""Fractions of i * GOLDEN spread evenly: draws that fall in step with no period of the raster."""
+
+
+@dataclass(frozen=True)
+class _Wave:
+    """Rows and columns of C that waves of a launch span: runs of tiles in raster order; arrays of shape (W,).
+
+    A wave cuts the raster into the end of one row group (the head), whole groups, and the start of another (the
+    foot). ``a_rows`` and ``b_rows`` are rows of A and columns of B, clipped at the edges. ``again_rows`` of A were read
+    by earlier waves, since the head continues their group; ``new_b_rows`` of B are read for the first time, which
+    happens in the first group alone.
+    """
+
+    a_rows: Counts
+    b_rows: Counts
+    again_rows: Counts
+    new_b_rows: Counts
+
+
+def _wave(access: Access, row: NDArray[np.int64], start: Counts, end: Counts) -> _Wave:
+    """Waves of the tiles ``start`` to ``end`` of the configurations ``row``, shape (W,) each, in closed form."""
+    tiles_m, width = access.tiles_m[row], access.tiles_n[row]
+    tile_m, tile_n = access.tile_m[row], access.tile_n[row]
+    height = np.minimum(access.group[row], tiles_m)
+    groups = np.ceil(tiles_m / height)
+    last_height = tiles_m - (groups - 1) * height
+    head = np.floor(start / (height * width))
+    foot = np.floor((end - 1) / (height * width))
+    head_height = np.where(head == groups - 1, last_height, height)
+    foot_height = np.where(foot == groups - 1, last_height, height)
+    offset = start - head * height * width
+    head_end = np.minimum(end - head * height * width, head_height * width)
+    head_count = head_end - offset
+    several = foot > head
+    foot_count = np.where(several, end - foot * height * width, 0.0)
+    between = np.maximum(foot - head - 1, 0.0)
+
+    ragged_m = tiles_m * tile_m - access.m[row]
+    foot_start = np.where(several, 0.0, offset)
+    foot_end = np.where(several, foot_count, head_end)
+    to_last_row = (foot == groups - 1) & (np.floor(foot_end / foot_height) > np.floor(foot_start / foot_height))
+    rows = np.minimum(head_height, head_count) + np.minimum(foot_height, foot_count) + between * height
+    a_rows = rows * tile_m - to_last_row * ragged_m
+
+    ragged_n = width * tile_n - access.n[row]
+    first_column = np.floor(offset / head_height)
+    head_columns = np.floor((head_end - 1) / head_height) - first_column + 1
+    to_last_column = several | (head_end > (width - 1) * head_height)
+    wrapped = np.minimum(width, head_columns + np.ceil(foot_count / foot_height))
+    columns = np.where(between > 0, width, np.where(several, wrapped, head_columns))
+    b_rows = columns * tile_n - to_last_column * ragged_n
+
+    seen = np.minimum(head_height, offset)
+    again = seen + np.minimum(head_height, head_count) - np.minimum(head_height, offset + head_count)
+    again_last = to_last_row & ~several & (offset >= head_height)
+    started = first_column * head_height < offset
+    new = (head_columns - started) * tile_n
+    new = new - (to_last_column & ~(started & (first_column == width - 1))) * ragged_n
+    return _Wave(a_rows, b_rows, again * tile_m - again_last * ragged_m, np.where(head == 0, new, 0.0))
 
 
 def lockstep_touched(access: Access, slots: Counts) -> Touched:
     """Bytes each wave of ``slots`` tiles touches in raster order, if its CTAs advance along k together.
 
-    A wave cuts the raster into the end of one row group, whole groups, and the start of another; the rows and columns
-    of tiles it touches follow in closed form, so the cost grows with waves and not with tiles. A block of A is seen
-    again when a wave continues its row group, a block of B in every row group after the first.
+    The cost grows with waves, up to ``MAX_WAVES``, and not with tiles. A launch touches every operand byte a first
+    time; whatever its waves read beyond that was read before. A split launch spreads its reads evenly over its tiles.
 
     Lines read from one side of the chip are held 1.5 times in an L2 of two partitions, those read from everywhere
     twice; B tiles shared by at most 16 neighbours in launch order stay within one GPC.
     """
-    tiles_m, tiles_n = access.tiles_m, access.tiles_n
-    group = np.minimum(access.group, tiles_m)
-    tiles = tiles_m * tiles_n
+    tiles = access.tiles_m * access.tiles_n
     count = np.ceil(tiles / slots)
-    stride = np.ceil(count / MAX_WAVES)
-    walked = np.ceil(count / stride).astype(np.int64)
+    walked = np.minimum(count, MAX_WAVES).astype(np.int64)
     row = np.repeat(np.arange(len(tiles)), walked)
-    wave = (np.arange(walked.sum()) - np.repeat(np.cumsum(walked) - walked, walked)) * stride[row]
-    weight = np.minimum(stride[row], count[row] - wave)
-
+    place = np.arange(walked.sum()) - np.repeat(np.cumsum(walked) - walked, walked)
+    # walked - 1 equal stretches of the waves before the last, and the last by itself
+    stretch = ((count - 1) / np.maximum(walked - 1, 1))[row]
+    begin, stop = np.floor(place * stretch), np.floor((place + 1) * stretch)
+    is_last = place == walked[row] - 1
+    weight = np.where(is_last, 1.0, stop - begin)
+    wave = np.where(is_last, count[row] - 1, begin + np.floor((place * GOLDEN % 1.0) * weight))
     start = wave * slots[row]
     end = np.minimum(start + slots[row], tiles[row])
-    height, width = group[row], tiles_n[row]
-    group_tiles = height * width
-    groups = np.ceil(tiles_m[row] / height)
-    last_height = tiles_m[row] - (groups - 1) * height
-    head = np.floor(start / group_tiles)
-    foot = np.floor((end - 1) / group_tiles)
-    head_height = np.where(head == groups - 1, last_height, height)
-    foot_height = np.where(foot == groups - 1, last_height, height)
-    offset = start - head * group_tiles
-    head_end = np.minimum(end - head * group_tiles, head_height * width)
-    first_column = np.floor(offset / head_height)
-    head_columns = np.floor((head_end - 1) / head_height) - first_column + 1
-    several = foot > head
-    foot_count = np.where(several, end - foot * group_tiles, 0.0)
-    between = np.maximum(foot - head - 1, 0.0)
-
-    rows = np.minimum(head_height, head_end - offset) + np.minimum(foot_height, foot_count) + between * height
-    wrapped = np.minimum(width, width - first_column + np.ceil(foot_count / foot_height))
-    columns = np.where(between > 0, width, np.where(several, wrapped, head_columns))
-    a_rows = np.minimum(rows * access.tile_m[row], access.m[row])
-    b_rows = np.minimum(columns * access.tile_n[row], access.n[row])
-
-    again_rows = np.minimum(np.minimum(head_height, offset) * access.tile_m[row], a_rows)
-    new_columns = np.where(several, width - first_column, head_columns) - (first_column * head_height < offset)
-    new_b = np.where(head == 0, np.minimum(np.maximum(new_columns, 0) * access.tile_n[row], b_rows), 0.0)
-
-    row_bytes = (access.k * access.element_bytes)[row]
-    copies_b = np.where((height > 1) & (height <= 16), 1.5, 2.0)
-    wave_output = (end - start) / tiles[row] * access.c_bytes[row]
-    touched = (2.0 * a_rows + copies_b * b_rows) * row_bytes + wave_output
-    group_pass = (2.0 * height * access.tile_m[row] + copies_b * access.n[row]) * row_bytes
-    group_output = height * access.tile_m[row] * access.n[row] * access.output_bytes[row]
+    spans = _wave(access, row, start, end)
 
     def total(values: NDArray[np.float64]) -> Counts:
-        summed: Counts = np.bincount(row, values * weight, minlength=len(tiles))
-        return summed
+        return np.bincount(row, values * weight, minlength=len(tiles))
 
-    is_last = wave + weight >= count[row]
-    last = np.zeros(len(row)) + is_last
-    first = (a_rows - again_rows + new_b) * row_bytes
-    again_a, again_b = again_rows * row_bytes, (b_rows - new_b) * row_bytes
-    mean_touched = total(touched) / count
-    far = np.maximum(touched, group_pass + group_output)
-    parts = access.split
+    row_bytes = access.k * access.element_bytes
+    height = np.minimum(access.group, access.tiles_m)
+    copies_b = np.where((height > 1) & (height <= 16), 1.5, 2.0)
+    wave_output = (end - start) / tiles[row] * access.c_bytes[row]
+    touched = (2.0 * spans.a_rows + copies_b[row] * spans.b_rows) * row_bytes[row] + wave_output
+    group_pass = (2.0 * height * access.tile_m + copies_b * access.n) * row_bytes
+    group_output = height * access.tile_m * access.n * access.output_bytes
+
+    again_a = np.maximum(total(spans.a_rows) - access.m, 0.0) * row_bytes * access.split
+    again_b = np.maximum(total(spans.b_rows) - access.n, 0.0) * row_bytes * access.split
+    first = access.a_bytes + access.b_bytes
+    last = np.cumsum(walked) - 1
+    tail_again_a = spans.again_rows[last] * row_bytes
+    tail_again_b = (spans.b_rows - spans.new_b_rows)[last] * row_bytes
+    tail_first = (spans.a_rows - spans.again_rows + spans.new_b_rows)[last] * row_bytes
+    is_split = access.split > 1
+    share = (tiles * access.split) % slots / (tiles * access.split)
     return Touched(
-        first=total(first) * parts,
-        again_a=total(again_a) * parts,
-        again_b=total(again_b) * parts,
-        distance_a=mean_touched,
-        distance_b=total(far) / count,
-        tail_first=np.bincount(row, first * last, minlength=len(tiles)) * parts,
-        tail_again_a=np.bincount(row, again_a * last, minlength=len(tiles)) * parts,
-        tail_again_b=np.bincount(row, again_b * last, minlength=len(tiles)) * parts,
+        first=first,
+        again_a=again_a,
+        again_b=again_b,
+        distance_a=total(touched) / count,
+        distance_b=total(np.maximum(touched, (group_pass + group_output)[row])) / count,
+        tail_first=np.where(is_split, first * share, tail_first),
+        tail_again_a=np.where(is_split, again_a * share, tail_again_a),
+        tail_again_b=np.where(is_split, again_b * share, tail_again_b),
     )
