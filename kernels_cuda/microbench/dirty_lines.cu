@@ -1,6 +1,6 @@
 /* dirty_lines: one launch between two events, with L2 full of dirty lines, full of clean lines, or holding the operands.
-   Shapes     in: `bytes` read by the timed kernel, 0 (empty kernel) and 0.5..1024 MiB; flush buffer 512 MiB
-   Launch     empty: 1 and SMs CTAs; read: grid SMs * 4, block 256, 16-byte loads
+   Shapes     in: `bytes` read by the timed kernel, 0 (empty kernel) and 0.06..1024 MiB; flush buffer 512 MiB
+   Launch     empty: 1 and SMs CTAs; code_N: N of straight instructions on SMs CTAs, block 128; read: grid SMs * 4, block 256, 16-byte loads
    On chip    smem 0 B; registers as printed by ptxas (record .toml)
    Traffic    `bytes` from DRAM plus the dirty bytes that its lines push out
    Work       one addition a word                             Bound  event and launch, then dram
@@ -34,6 +34,14 @@ __global__ void __launch_bounds__(256) read_all(const uint4* in, size_t vectors,
   }
   block_add(total, sum);
 }
+// KIB of straight code (one 16-byte instruction an addition, in a chain), run once: what fetching instructions costs.
+template <int KIB>
+__global__ void straight_code(float* out, float step) {
+  float x = threadIdx.x;
+#pragma unroll
+  for (int i = 0; i < KIB * 64; ++i) asm volatile("fma.rn.f32 %0, %0, %1, %1;" : "+f"(x) : "f"(step));
+  if (x == 12345.0f) out[0] = x;
+}
 __global__ void write_all(uint4* out, size_t vectors, uint32_t value) {
   size_t stride = (size_t)gridDim.x * blockDim.x;
   for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < vectors; i += stride)
@@ -63,6 +71,9 @@ int main(int argc, char** argv) {
     auto run = [&] {
       if (kernel == "empty") empty<<<1, 32>>>();
       if (kernel == "empty_full") empty<<<sms, 256>>>();
+      if (kernel == "code_4KiB") straight_code<4><<<sms, 128>>>((float*)flush, 0.25f);
+      if (kernel == "code_16KiB") straight_code<16><<<sms, 128>>>((float*)flush, 0.25f);
+      if (kernel == "code_64KiB") straight_code<64><<<sms, 128>>>((float*)flush, 0.25f);
       if (kernel == "read") read_all<<<sms * 4, 256>>>((const uint4*)in, bytes / 16, total);
     };
     if (kernel == "read") {
@@ -91,7 +102,7 @@ int main(int argc, char** argv) {
 
   for (const char* state : {"warm", "clean", "dirty", "dirty_kernel", "clean_after_dirty"})
     for (int gap : {0, gap_us}) {
-      for (const char* kernel : {"none", "empty", "empty_full"}) measure(kernel, state, 0, gap);
+      for (const char* kernel : {"none", "empty", "empty_full", "code_4KiB", "code_16KiB", "code_64KiB"}) measure(kernel, state, 0, gap);
       if (gap) continue;
       for (double mib : {0.5, 2.0, 16.0, 64.0}) measure("read", state, (size_t)(mib * (1 << 20)), gap);
     }

@@ -17,6 +17,7 @@ using namespace ts;
 using u64 = unsigned long long;
 
 constexpr int SM_SMEM_BYTES = 224 * 1024;
+constexpr int MOST_COPIES = 8;
 constexpr int SLOTS = 6, THREADS = 128, RING_BYTES = 96 * 1024;  // ring of one SM: smaller than an SM's private region
 
 struct Walk {
@@ -55,31 +56,41 @@ __global__ void reference_sum(const unsigned char* in, Walk w, u64* total) {
 
 struct Stamp { long long cycles_begin, cycles_end; u64 ns_begin, ns_end; uint32_t sm; };
 
+// Empty statements that claim to change their operand: it stays in a register instead of being computed in the loop.
+__device__ __forceinline__ void pin(int& x) { asm volatile("" : "+r"(x)); }
+__device__ __forceinline__ void pin(uint32_t& x) { asm volatile("" : "+r"(x)); }
+
 template <bool SUM>
 __global__ void __launch_bounds__(THREADS) lookup_cp_async(const unsigned char* in, Walk w, Stamp* stamps, u64* total) {
   extern __shared__ __align__(128) unsigned char smem[];
   Cursor c(w, blockIdx.x, gridDim.x);
-  auto issue = [&](int step) {
-    if (step < w.steps) {
-      uint32_t slot = smem_u32(smem + (step % SLOTS) * w.slot_bytes);
-      for (int b = threadIdx.x * 16; b < w.slot_bytes; b += THREADS * 16) cp_async16(slot + b, in + c.offset() + b);
-      c.advance();
-    }
+  const unsigned char* mine = in + threadIdx.x * 16;
+  uint32_t dst = smem_u32(smem) + threadIdx.x * 16;
+  int bytes = w.slot_bytes, copies = bytes / (THREADS * 16), rounds = w.steps / SLOTS;
+  pin(dst), pin(bytes), pin(copies);
+  auto issue = [&](int slot) {
+    const unsigned char* src = mine + c.offset();
+#pragma unroll
+    for (int i = 0; i < MOST_COPIES; ++i)
+      if (i < copies) cp_async16(dst + slot * bytes + i * THREADS * 16, src + i * THREADS * 16);
     cp_async_commit();
+    c.advance();
   };
   Stamp s{cycles(), 0, globaltimer_ns(), 0, smid()};
   for (int i = 0; i < SLOTS - 1; ++i) issue(i);
   u64 sum = 0;
-  for (int i = 0; i < w.steps; ++i) {
-    issue(i + SLOTS - 1);
-    cp_async_wait<SLOTS - 1>();
-    if (SUM)  // a thread reads what it copied itself
-      for (int b = threadIdx.x * 16; b < w.slot_bytes; b += THREADS * 16)
-        sum += sum_words(*(const uint4*)(smem + (i % SLOTS) * w.slot_bytes + b));
-  }
+  for (int round = 0; round < rounds; ++round)
+#pragma unroll
+    for (int slot = 0; slot < SLOTS; ++slot) {
+      issue((slot + SLOTS - 1) % SLOTS);
+      cp_async_wait<SLOTS - 1>();
+      if (SUM)  // a thread reads what it copied itself
+        for (int i = 0; i < copies; ++i) sum += sum_words(*(const uint4*)(smem + slot * bytes + (i * THREADS + threadIdx.x) * 16));
+    }
   __syncthreads();
   s.cycles_end = cycles();
   s.ns_end = globaltimer_ns();
+  cp_async_wait<0>();
   if (threadIdx.x == 0) stamps[blockIdx.x] = s;
   if (SUM) block_add(total, sum);
 }
@@ -89,15 +100,16 @@ __global__ void __launch_bounds__(THREADS) lookup_bulk(const unsigned char* in, 
   extern __shared__ __align__(128) unsigned char smem[];
   __shared__ uint64_t full[SLOTS];
   Cursor c(w, blockIdx.x, gridDim.x);
-  auto issue = [&](int step) {  // one thread
-    if (step >= w.steps) return;
-    uint32_t bar = smem_u32(&full[step % SLOTS]);
-    mbar_expect(bar, w.slot_bytes);
-    bulk_load(smem_u32(smem + (step % SLOTS) * w.slot_bytes), in + c.offset(), w.slot_bytes, bar);
+  uint32_t dst = smem_u32(smem), bar = smem_u32(full);
+  int bytes = w.slot_bytes, rounds = w.steps / SLOTS;
+  pin(dst), pin(bar), pin(bytes);
+  auto issue = [&](int slot) {  // one thread
+    mbar_expect(bar + slot * 8, bytes);
+    bulk_load(dst + slot * bytes, in + c.offset(), bytes, bar + slot * 8);
     c.advance();
   };
   if (threadIdx.x == 0) {
-    for (int i = 0; i < SLOTS; ++i) mbar_init(smem_u32(&full[i]), 1);
+    for (int i = 0; i < SLOTS; ++i) mbar_init(bar + i * 8, 1);
     mbar_init_fence();
   }
   __syncthreads();
@@ -105,19 +117,22 @@ __global__ void __launch_bounds__(THREADS) lookup_bulk(const unsigned char* in, 
   if (threadIdx.x == 0)
     for (int i = 0; i < SLOTS; ++i) issue(i);
   u64 sum = 0;
-  for (int i = 0; i < w.steps; ++i) {
-    if (SUM || threadIdx.x == 0) mbar_wait(smem_u32(&full[i % SLOTS]), (i / SLOTS) & 1);
-    if (SUM) {
-      for (int b = threadIdx.x * 16; b < w.slot_bytes; b += THREADS * 16)
-        sum += sum_words(*(const uint4*)(smem + (i % SLOTS) * w.slot_bytes + b));
-      __syncthreads();
-    }
-    if (threadIdx.x == 0) issue(i + SLOTS);
-  }
+  if (SUM || threadIdx.x == 0)
+    for (int round = 0; round < rounds; ++round)
+#pragma unroll
+      for (int slot = 0; slot < SLOTS; ++slot) {
+        mbar_wait(bar + slot * 8, round & 1);
+        if (SUM) {
+          for (int b = threadIdx.x * 16; b < bytes; b += THREADS * 16) sum += sum_words(*(const uint4*)(smem + slot * bytes + b));
+          __syncthreads();
+        }
+        if (threadIdx.x == 0) issue(slot);  // one ring further than what is counted
+      }
   if (threadIdx.x == 0) {
     s.cycles_end = cycles();
     s.ns_end = globaltimer_ns();
     stamps[blockIdx.x] = s;
+    for (int i = 0; i < SLOTS; ++i) mbar_wait(bar + i * 8, rounds & 1);
   }
   if (SUM) block_add(total, sum);
 }
@@ -171,14 +186,14 @@ int main(int argc, char** argv) {
       else lookup_cp_async<false><<<grid, THREADS, smem>>>(in, w, stamps, total);
       CHECK_LAUNCH();
     };
-    w.steps = 16;  // check
+    w.steps = 3 * SLOTS;  // check
     CHECK(cudaMemset(total, 0, 8));
     reference_sum<<<grid, THREADS>>>(in, w, total);
     u64 expected = to_host(total, 1)[0];
     CHECK(cudaMemset(total, 0, 8));
     launch(true);
     require(to_host(total, 1)[0] == expected && expected != 0, std::string("l2_lookup_rate: sum, ") + method);
-    w.steps = (int)(bytes_per_sm / ctas / w.slot_bytes);
+    w.steps = (int)(bytes_per_sm / ctas / w.slot_bytes) / SLOTS * SLOTS;
     std::vector<double> per_cycle, per_s, clock;
     int used = 0;
     for (int i = 0; i < repeats + 2; ++i) {

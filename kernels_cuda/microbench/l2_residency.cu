@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   }
   std::vector<double> sizes_mib = {1, 2, 2.5, 3, 4, 5, 6, 7};
   for (int i = 0; i <= 29; ++i) sizes_mib.push_back(8 * std::pow(2.0, i / 8.0));
-  for (double more : {110.0, 128.0, 256.0, 512.0}) sizes_mib.push_back(more);
+  for (double more : {42.5, 43.5, 44.5, 46.0, 47.0, 48.0, 51.0, 110.0, 128.0, 256.0, 512.0}) sizes_mib.push_back(more);
   for (int readers : {1, 2})
     for (bool writes : {false, true})
       for (double mib : sizes_mib) {
