@@ -62,7 +62,7 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
 
 def _launch(estimate: Estimate) -> str:
     parts = f" in {estimate.split_k} parts of k" if estimate.split_k > 1 else ""
-    rounds = f"{estimate.ctas} tiles{parts}, {estimate.waves:.2f} waves in {_count(estimate.rounds, 'round')}"
+    rounds = f"{_count(estimate.ctas, 'tile')}{parts}, {estimate.waves:.2f} waves in {_count(estimate.rounds, 'round')}"
     if not 0 < estimate.tail_share < 1:
         return rounds
     which = "it" if estimate.rounds == 1 else "the last"

@@ -20,7 +20,7 @@ def describe_ranking(ranking: Ranking) -> Page:
         ("state", f"{best.cache} cache, {best.clock} clock"),
     ]
     if ranking.pruned:
-        facts.append(("pruned", f"{len(ranking.pruned)} candidates that can't run, the first: {ranking.pruned[0][1]}"))
+        facts.append(("pruned", f"{len(ranking.pruned)} that can't run, the first: {ranking.pruned[0][1]}"))
     more = [f"{len(ranking) - MOST} more are not shown"] if len(ranking) > MOST else []
     return Page(title, [Facts(facts), _configs(ranking), Lines(more)])
 

@@ -64,7 +64,8 @@ def _renderable(block: Block, width: int) -> RenderableType:
     from rich.text import Text
 
     if isinstance(block, Grid):
-        return _grid(block, width)
+        grid = _grid(block, width)
+        return grid if _fits(grid, width) else _stacked(block)
     table = Table.grid(padding=(0, 2))
     if isinstance(block, Facts):
         table.add_column(no_wrap=False, overflow="fold", min_width=min(9, width // 3))
@@ -94,13 +95,38 @@ def _grid(block: Grid, width: int) -> RenderableType:
             Text(name.removeprefix("<")),
             justify="left" if left else "right",
             overflow="fold",
-            no_wrap=i == 0 and width >= BARS_NEED,
+            no_wrap=not left or (i == 0 and width >= BARS_NEED),
         )
     for number, row in enumerate(rows):
         last = block.total is not None and number == len(rows) - 1
         if last:
             table.add_section()
         table.add_row(*(_cell_text(row[i]) for i in shown), style="bold" if last else None)
+    return table
+
+
+def _fits(grid: RenderableType, width: int) -> bool:
+    """Whether no word and no number of the table must be broken to keep it within ``width``."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(file=StringIO(), width=100 * WIDTH_FALLBACK)
+    return Measurement.get(console, console.options, grid).minimum <= width
+
+
+def _stacked(block: Grid) -> RenderableType:
+    """A wide table where there is no room for it: the cells of each row below each other."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    for row in [*block.rows, *([] if block.total is None else [block.total])]:
+        for name, cell in zip(block.columns, row, strict=True):
+            if not isinstance(cell, Bar):
+                table.add_row(Text(name.removeprefix("<"), style="dim"), Text(cell))
+        table.add_row()
     return table
 
 

@@ -1,0 +1,223 @@
+"""Reports: what they say, how wide they are, and that HTML is escaped. The numbers themselves are tested elsewhere."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank
+from tilesight.bench import Bench
+from tilesight.errors import TilesightError
+from tilesight.files import sample_files
+from tilesight.report import html, text
+from tilesight.report.profile import ProfileList
+from tilesight.units import format_seconds
+
+PROBLEM = Gemm(4096, 4096, 4096)
+
+
+@pytest.fixture(scope="module")
+def estimate(hw):
+    return predict(PROBLEM, GemmConfig(128, 256, 64, stages=4), hardware=hw)
+
+
+@pytest.fixture(scope="module")
+def other(hw):
+    return predict(PROBLEM, GemmConfig(128, 128, 64, stages=3, kernel="cp_async"), hardware=hw)
+
+
+@pytest.fixture(scope="module")
+def ranking(hw):
+    return rank(PROBLEM, hardware=hw)
+
+
+@pytest.fixture(scope="module")
+def results(hw, estimate, other, ranking):
+    """One of each type that has a report."""
+    tables = [compare_records(path, hardware=hw) for path in sample_files().values()]
+    bench = Bench(0.4, 0.08, 1.5, 0.09, 0.0, 5, "h200_sxm")
+    return [estimate, explain(estimate), explain(estimate, other), ranking, *tables, hw, ProfileList((hw,)), bench]
+
+
+class Tags(HTMLParser):
+    """Checks that tags are closed in order; collects what is between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.words = [], set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.seen |= {tag, *(name for name, _ in attrs)}
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def parsed(page):
+    tags = Tags()
+    tags.feed(page)
+    tags.close()
+    assert not tags.open
+    return tags
+
+
+def line_with(page, label):
+    """What stands behind a label at the beginning of a line, runs of blanks as one."""
+    found = [" ".join(line.split()) for line in page.splitlines()]
+    return next(line.removeprefix(f"{label} ") for line in found if line.startswith(f"{label} "))
+
+
+@pytest.mark.parametrize("width", [40, 100, 200])
+def test_text_keeps_to_its_width(results, width):
+    for result in results:
+        page = text(result, width=width)
+        assert max(len(line) for line in page.splitlines()) <= width
+        assert not re.search(r"\bnan\b|\binf\b|\bNone\b", page, re.IGNORECASE)
+        assert "\x1b" not in page
+
+
+def test_nothing_is_cut_off_when_narrow(results):
+    for result in results:
+        narrow, wide = (text(result, width=width) for width in (40, 200))
+        assert "…" not in narrow
+        numbers = {word for word in wide.split() if re.fullmatch(r"[0-9.e]+", word)}
+        assert numbers <= set(narrow.split())
+
+
+def test_text_takes_the_width_of_the_terminal(estimate, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    assert 40 < max(len(line) for line in text(estimate).splitlines()) <= 50
+    monkeypatch.setenv("COLUMNS", "3")
+    assert max(len(line) for line in text(estimate).splitlines()) <= 20
+
+
+def test_color_only_when_asked_for(estimate):
+    assert "\x1b[" in text(estimate, width=100, color=True)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text(estimate, width=100, color=True))
+    assert [line.rstrip() for line in plain.splitlines()] == text(estimate, width=100).splitlines()
+
+
+def test_results_print_themselves(estimate, ranking):
+    assert str(estimate) == text(estimate)
+    assert ranking._repr_html_() == html(ranking)
+
+
+def test_estimate_says_everything(estimate):
+    page = text(estimate, width=200)
+    assert page.splitlines()[0] == f"gemm 4096 x 4096 x 4096 bf16 on h200_sxm: {format_seconds(estimate.seconds)}"
+    assert line_with(page, "config") == "128x256x64, 4 stages, 8 warps, warp_specialized"
+    assert line_with(page, "time") == format_seconds(estimate.seconds)
+    assert line_with(page, "rate").endswith(f"{100 * estimate.share_of_peak:.1f} % of peak")
+    assert line_with(page, "roofline").startswith(format_seconds(estimate.roofline_s))
+    assert line_with(page, "bound by").startswith(f"{estimate.binding}, {estimate.margin:.2f} times the next bound")
+    # 32 x 16 tiles on 100 SMs: 5.12 waves, the sixth round holds 12 of 100
+    assert line_with(page, "launch") == "512 tiles, 5.12 waves in 6 rounds, the last fills 12 % of the slots"
+    assert line_with(page, "occupancy").startswith(f"1 CTA an SM, limited by {estimate.occupancy_limiter}: ")
+    assert line_with(page, "sum") == f"{format_seconds(estimate.seconds)} 100.0 %"
+    for name, cycles in estimate.period_cycles.items():
+        assert re.search(rf"^{name} +{cycles:.0f} ", page, re.MULTILINE)
+    assert f"{100 * estimate.l2_hit_rate:.1f} % hit" in page
+    assert estimate.hardware_hash in page
+    assert all(assumption in page for assumption in estimate.assumptions)
+
+
+def test_terms_on_paper_sum_to_the_time(estimate):
+    lines = text(estimate, width=200).split("where the time goes")[1].split("sum")[0].splitlines()
+    shares = [float(found[1]) for line in lines if (found := re.search(r"([0-9.]+) %", line))]
+    assert len(shares) > 3
+    assert sum(shares) == pytest.approx(100, abs=0.05 * len(shares))
+
+
+def test_likely_interval_only_where_known(estimate):
+    assert "likely" not in text(estimate)
+    known = replace(estimate, seconds_low=1e-4, seconds_high=2.5e-4)
+    assert "(likely 100.0 us to 250.0 us)" in text(known, width=200)
+
+
+def test_a_launch_that_fits_in_part_of_one_wave(hw):
+    small = predict(Gemm(128, 256, 64), GemmConfig(128, 256, 64, stages=4), hardware=hw)
+    assert line_with(text(small, width=200), "launch") == "1 tile, 0.01 waves in 1 round, it fills 1 % of the slots"
+    assert line_with(text(small, width=200), "bound by") == "launch"
+
+
+def test_explanation_of_a_difference(estimate, other):
+    page = text(explain(estimate, other), width=200)
+    assert page.startswith(f"{format_seconds(estimate.seconds)} against {format_seconds(other.seconds)}\n")
+    assert all(sentence in page for sentence in explain(estimate, other).sentences)
+    total = line_with(page, "sum")
+    assert total.startswith(f"{format_seconds(estimate.seconds)} {format_seconds(other.seconds)} ")
+    assert total.endswith(format_seconds(abs(estimate.seconds - other.seconds)))
+    assert "cp_async" in line_with(page, "config")
+
+
+def test_ranking_names_its_ties(ranking, hw):
+    page = text(ranking, width=200)
+    assert f"the first {ranking.ties} are within 2 % of the best; measure them to tell them apart" in page
+    marked = re.findall(r"^ *([0-9]+) = ", page, re.MULTILINE)
+    assert marked == [str(place) for place in range(1, ranking.ties + 1)]
+    assert f"{len(ranking) - 20} more are not shown" in page
+    alone = rank(PROBLEM, [GemmConfig(128, 256, 64, stages=4), GemmConfig(64, 64, 64, stages=4)], hardware=hw)
+    assert "none: no other is within 2 % of the best" in text(alone, width=200)
+
+
+def test_ranking_says_what_was_pruned(hw):
+    candidates = [GemmConfig(128, 256, 64, stages=4), GemmConfig(256, 256, 64, stages=4)]
+    assert "1 that can't run, the first: 4 stages of 256x256x64 need" in text(
+        rank(PROBLEM, candidates, hardware=hw), width=200
+    )
+
+
+def test_comparison_counts_and_refusals(hw, altered):
+    path = sample_files()["gemm_triton.csv"]
+    result = compare_records(path, hardware=altered(hw, {"launch.event_s": None}))
+    page = text(result, width=200)
+    assert line_with(page, "predictions") == "60 scored, 60 refused"
+    assert line_with(page, "mean absolute error") == f"{result.time['mape']:.2f} %"
+    assert line_with(page, "roofline alone") == f"{result.time['roofline_mape']:.2f} %"
+    for name, scores in result.by_regime.items():
+        assert bool(re.search(rf"^{name} ", page, re.MULTILINE)) == bool(scores["n"])
+    assert "60 x profile 'h200_sxm' has no launch.event_s" in page
+    assert line_with(page, "Kendall tau") == f"{result.ranking['kendall_tau']:.3f}"
+
+
+def test_profile_shows_sources_and_what_is_absent(hw):
+    page = text(hw, width=200)
+    assert re.search(r"^l2\.lookup_bytes_per_cycle +5000\.0 +assumed +a round number for tests$", page, re.MULTILINE)
+    assert re.search(r"^- +launch\.event_s$", page, re.MULTILINE)
+    assert hw.hash in text(ProfileList((hw,)), width=200)
+
+
+def test_html_is_whole_and_loads_nothing(results):
+    for result in results:
+        tags = parsed(html(result))
+        assert tags.seen <= {
+            "div", "style", "h4", "h5", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "span", "class",
+        }  # fmt: skip
+        assert not re.search(r"url\(|@import|://", html(result).split("</style>")[0])
+
+
+def test_html_and_text_say_the_same(results):
+    for result in results:
+        in_html = "".join("".join(parsed(html(result)).words[1:]).split())
+        in_text = "".join(re.sub(r"[─█]|^- ", "", text(result, width=400), flags=re.MULTILINE).split())
+        assert in_text == in_html
+
+
+def test_hostile_words_are_printed_as_they_are(estimate):
+    hostile = replace(estimate, problem="<script>&[red]x[/red]", assumptions=("[/] <b>",), hardware='"><img src=x>')
+    tags = parsed(html(hostile))
+    assert not tags.seen & {"script", "b", "img", "src"}
+    assert "<script>&[red]x[/red]" in "".join(tags.words)
+    page = text(hostile, width=200)
+    assert '<script>&[red]x[/red] on "><img src=x>' in page
+    assert "[/] <b>" in page
+
+
+def test_no_report_of_other_things():
+    with pytest.raises(TilesightError, match="no report of a dict"):
+        text({})
