@@ -27,6 +27,8 @@ ROUND_NUMBERS = {
     "sm.smem_per_cta_max_bytes": 232448,  # 227 KiB
     "sm.smem_reserved_per_cta_bytes": 1024,
     "sm.smem_bandwidth_bytes_per_cycle": 128.0,
+    "gpc.max_active_clusters.2": 48,  # 100 / 2 would be 50
+    "gpc.max_active_clusters.4": 20,
     "dram.capacity_bytes": 1e11,
     "dram.bandwidth_peak_bytes_per_s": 5e12,
     "dram.bandwidth_sustained_bytes_per_s": 4e12,
@@ -89,7 +91,7 @@ ROUND_NUMBERS = {
 def hw():
     """A complete sm_90 profile of fixed, round, made-up numbers: nothing worked by hand moves with a shipped profile."""
     shipped = load_profile("h200_sxm")
-    numbers = dict.fromkeys(shipped.numbers) | ROUND_NUMBERS
+    numbers = dict.fromkeys(shipped.numbers) | ROUND_NUMBERS  # all others are removed
     why = {"kind": "assumed", "note": "a round number for tests"}
     return shipped.with_numbers(numbers, dict.fromkeys(ROUND_NUMBERS, why), where="tests/conftest.py")
 

@@ -83,9 +83,8 @@ def test_walk_by_hand():
     assert touched.first == 40 * 16 + 32 * 16
     assert (touched.again_a, touched.again_b) == (512, 512)
     assert (touched.tail_first, touched.tail_again_a, touched.tail_again_b) == (128, 0, 512)
-    # reuse distance of A: bytes of a mean wave, both operands held twice for lone rows and B 1.5 times in groups of
-    # 2 to 16 rows, plus the wave's output of 40 * 32 * 2 / 3 B:
-    # (2 * 512 + 1.5 * 256 + 2 * 512 + 1.5 * 256 + 2 * 128 + 1.5 * 512) / 3 + 2560 / 3
+    # reuse distance of A: bytes of a mean wave, A held twice, B 1.5 times (groups of 2 to 16 rows), and the wave's
+    # output of 40 * 32 * 2 / 3 B: the waves hold 1024 + 384, 1024 + 384 and 256 + 768 B, 3840 in all
     assert touched.distance_a[0] == pytest.approx((3840 + 2560) / 3)
     # of B: a pass over a group, 2 * 32 rows of A and 1.5 * 32 of B at 16 B, and its output of 32 * 32 * 2 B
     assert touched.distance_b[0] == pytest.approx(2 * 512 + 1.5 * 512 + 2048)

@@ -1,7 +1,7 @@
 """Bytes at each level: asked by CTAs, looked up in L2, crossing between its partitions, read from and written to DRAM.
 
     DRAM reads = first touches * (1 - resident) + later touches * (1 - P(hit at their reuse distance))
-    lookups    = asked operand bytes * merged share + output bytes
+    lookups    = max(asked operand bytes * merged share, first touches and misses) + output bytes
     hit rate   = 1 - (DRAM reads + crossings) / (lookups + crossings + output / 2)
 
 The hit rate is the counters' definition: hits / (lookups of SMs + sectors between the partitions); output crosses the
@@ -93,8 +93,9 @@ def traffic(
     output = access.c_bytes * access.split
     asked_a = access.tiles_n * access.a_bytes
     asked_b = access.tiles_m * access.b_bytes
-    lookups = np.maximum(asked_a * shares.a + asked_b * shares.b, access.a_bytes + access.b_bytes) + output
-    crossings = np.minimum(touched.first + lost, lookups / 2)
+    fetched = touched.first + lost  # from the far partition or DRAM: looked up at least once, however much merges
+    lookups = np.maximum(asked_a * shares.a + asked_b * shares.b, fetched) + output
+    crossings = np.minimum(fetched, lookups / 2)
     hit_rate = 1.0 - (reads + crossings) / (lookups + crossings + output / 2)
     working_set = access.a_bytes + access.b_bytes + access.c_bytes
     after = repeated_residency(working_set, hardware)
