@@ -112,6 +112,25 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
   __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<uint32_t*>(&v);
 }
+// Whether the phase is complete, without waiting for it.
+__device__ __forceinline__ bool mbar_test(uint32_t bar, uint32_t parity) {
+  uint32_t done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  return done;
+}
+// One lane of a converged warp, the same each time: what it issues keeps its operands in uniform registers.
+__device__ __forceinline__ bool elect_one() {
+  uint32_t elected;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(elected)::"memory");
+  return elected;
+}
+// The same value, computed once: without it the compiler forms the address of a barrier anew in each turn of a loop.
+__device__ __forceinline__ uint32_t once(uint32_t x) {
+  uint32_t y;
+  asm volatile("mov.u32 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
+}
 __device__ __forceinline__ void named_barrier(int id, int threads) {  // id 1..15; 0 is __syncthreads
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -1,7 +1,7 @@
-/* ws_gemm.cuh: C = A B^T with one producer warp (TMA), one consumer warpgroup per 64 rows (wgmma), an mbarrier ring of
+/* ws_gemm.cuh: C = A B^T with two producer warps (TMA, one for A, one for B), one consumer warpgroup per 64 rows (wgmma), an mbarrier ring of
    stages and a persistent loop over tiles.
    Shapes     A: (m, k), B: (n, k), C: (m, n), bf16, row-major; row pitches are multiples of 16 B; any m, n, k (boxes clip)
-   Launch     grid = CTAs (a multiple of CLUSTER), block 128 * TM / 64 + 32, cluster CLUSTER x 1: the pair shares its tile of
+   Launch     grid = CTAs (a multiple of CLUSTER), block 128 * TM / 64 + 64, cluster CLUSTER x 1: the pair shares its tile of
               B, each loads half of it for both
    On chip    dynamic smem 1024 + stages * (TM + TN) * 128 + C buffers; accumulators TN / 2 registers per consumer thread
    Traffic    operands TMA boxes of 64 k, 128-byte swizzle; C through shared memory, stmatrix, TMA store
@@ -28,9 +28,9 @@ enum Stamp { ENTRY, READY, FIRST_FULL, LAST_MMA, STORE_ISSUED, STORE_DONE, ENTRY
 
 // A C buffer is 64 rows x COLS; COLS * 2 bytes is one swizzled row.
 template <int TM, int TN> struct WsShape {
-  static constexpr int WARPGROUPS = TM / 64, THREADS = 128 * WARPGROUPS + 32;
+  static constexpr int WARPGROUPS = TM / 64, THREADS = 128 * WARPGROUPS + 64;
   static constexpr int COLS = TN % 64 == 0 ? 64 : TN % 32 == 0 ? 32 : TN, CHUNKS = TN / COLS;
-  static constexpr int C_BUFFERS = CHUNKS > 2 && TM == 128 ? 2 : CHUNKS;
+  static constexpr int C_BUFFERS = CHUNKS > 2 && TM >= 128 ? 2 : CHUNKS;
   static constexpr int STAGE_BYTES = (TM + TN) * 128, C_BYTES = 64 * COLS * 2;
   static constexpr size_t smem(int stages) { return 1024 + (size_t)stages * STAGE_BYTES + WARPGROUPS * C_BUFFERS * C_BYTES; }
   static constexpr int max_stages() {
@@ -47,9 +47,9 @@ __device__ __forceinline__ void ws_tile(int t, int rows, int cols, int raster_ro
   col = in / height;
 }
 
-template <int TM, int TN, int CLUSTER, int MODE>
-__device__ void ws_produce(const CUtensorMap* map_a, const CUtensorMap* map_b, const WsArgs& p, uint32_t smem, uint32_t full,
-                           uint32_t empty) {
+// One warp loads the A or the B of every stage; what it expects on `full` is its own share of the bytes.
+template <int TM, int TN, int CLUSTER, int MODE, bool LOADS_A>
+__device__ void ws_produce(const CUtensorMap* map, const WsArgs& p, uint32_t smem, uint32_t full, uint32_t empty) {
   using S = WsShape<TM, TN>;
   constexpr int B_ROWS = TN / CLUSTER;
   const int rank = CLUSTER > 1 ? cluster_rank() : 0, rows = p.tiles_m / CLUSTER;
@@ -61,14 +61,15 @@ __device__ void ws_produce(const CUtensorMap* map_a, const CUtensorMap* map_b, c
     row = row * CLUSTER + rank;
     for (int s = 0; s < p.k_steps; ++s, ++filled) {
       mbar_wait(empty + 8 * stage, phase ^ 1);
+      __syncwarp();
       bool copy = MODE == WS_FULL || MODE == WS_NO_MMA || MODE == WS_IN_ORDER || (MODE == WS_NO_COPY && filled < p.stages);
-      if (copy) {
-        uint32_t a = smem + stage * S::STAGE_BYTES, b = a + TM * 128;
-        mbar_expect(full + 8 * stage, S::STAGE_BYTES);
-        tma_load_2d(a, map_a, s * 64, row * TM, full + 8 * stage);
-        if (CLUSTER == 1) tma_load_2d(b, map_b, s * 64, col * TN, full + 8 * stage);
-        else tma_load_2d_multicast(b + rank * B_ROWS * 128, map_b, s * 64, col * TN + rank * B_ROWS, full + 8 * stage,
-                                   (uint16_t)((1 << CLUSTER) - 1));
+      if (!elect_one()) {
+      } else if (copy) {
+        uint32_t a = smem + stage * S::STAGE_BYTES, b = a + TM * 128, bar = full + 8 * stage;
+        mbar_expect(bar, LOADS_A ? TM * 128 : TN * 128);
+        if (LOADS_A) tma_load_2d(a, map, s * 64, row * TM, bar);
+        else if (CLUSTER == 1) tma_load_2d(b, map, s * 64, col * TN, bar);
+        else tma_load_2d_multicast(b + rank * B_ROWS * 128, map, s * 64, col * TN + rank * B_ROWS, bar, (uint16_t)((1 << CLUSTER) - 1));
       } else {
         mbar_arrive(full + 8 * stage);
       }
@@ -124,42 +125,45 @@ __device__ __forceinline__ void ws_consume(const CUtensorMap* map_c, const WsArg
   };
   int stage = 0, phase = 0;
   for (int t = blockIdx.x / CLUSTER; t < rows * p.tiles_n; t += gridDim.x / CLUSTER) {
+    int row, col;
+    ws_tile(t, rows, p.tiles_n, p.raster_rows, row, col);
+    row = row * CLUSTER + rank;
     float acc[TN / 2];
     if (!MMA)
 #pragma unroll
       for (int i = 0; i < TN / 2; ++i) acc[i] = 0;
     int before = -1;
+    bool ready = false;  // the next stage was seen full while the tensor cores were busy
     for (int s = 0; s < p.k_steps; ++s) {
-      mbar_wait(full + 8 * stage, phase);
+      if (!ready) mbar_wait(full + 8 * stage, phase);
+      const int here = stage;
+      if (++stage == p.stages) stage = 0, phase ^= 1;
       if (stamping && s == 0) stamp[FIRST_FULL] = cycles();
       if (MMA) {
-        uint64_t a = wgmma_desc_128b(smem + stage * S::STAGE_BYTES + wg * 8192);
-        uint64_t b = wgmma_desc_128b(smem + stage * S::STAGE_BYTES + TM * 128);
+        uint64_t a = wgmma_desc_128b(smem + here * S::STAGE_BYTES + wg * 8192);
+        uint64_t b = wgmma_desc_128b(smem + here * S::STAGE_BYTES + TM * 128);
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; ++k) Wgmma<TN>::mma(acc, a + 2 * k, b + 2 * k, s > 0 || k > 0);
         wgmma_commit();
+        ready = s + 1 < p.k_steps && mbar_test(full + 8 * stage, phase);
         if (MODE == WS_IN_ORDER) {
           wgmma_wait<0>();
-          release(stage);
+          release(here);
         } else {
           wgmma_wait<1>();
           if (before >= 0) release(before);
-          before = stage;
+          before = here;
         }
       } else {
-        release(stage);
+        release(here);
       }
-      if (++stage == p.stages) stage = 0, phase ^= 1;
     }
     if (MMA) {
       wgmma_wait<0>();
       if (before >= 0) release(before);
     }
     if (stamping) stamp[LAST_MMA] = cycles();
-    int row, col;
-    ws_tile(t, rows, p.tiles_n, p.raster_rows, row, col);
-    row = row * CLUSTER + rank;
     if (p.epilogue) {
       ws_store<TM, TN>(acc, map_c, buffers, row, col, wg);
       if (stamping) stamp[STORE_ISSUED] = cycles();
@@ -175,7 +179,7 @@ __device__ __forceinline__ void ws_consume(const CUtensorMap* map_c, const WsArg
 }
 
 template <int TM, int TN, int CLUSTER, int MODE>
-__global__ void __launch_bounds__(128 * TM / 64 + 32, 1)
+__global__ void __launch_bounds__(128 * TM / 64 + 64, 1)
 ws_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                const __grid_constant__ CUtensorMap map_c, const WsArgs p) {
   using S = WsShape<TM, TN>;
@@ -184,21 +188,23 @@ ws_gemm_kernel(const __grid_constant__ CUtensorMap map_a, const __grid_constant_
   long long* stamp = p.stamps ? p.stamps + blockIdx.x * WS_STAMPS : nullptr;
   if (stamp && threadIdx.x == 0) stamp[ENTRY] = cycles(), stamp[ENTRY_NS] = globaltimer_ns();
   const uint32_t smem = smem_u32(align_1024(raw)), full = smem_u32(bars), empty = full + 8 * WS_MAX_STAGES;
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == S::THREADS - 1) {
     prefetch_map(&map_a);
     prefetch_map(&map_b);
     prefetch_map(&map_c);
-    for (int s = 0; s < p.stages; ++s) mbar_init(full + 8 * s, 1), mbar_init(empty + 8 * s, S::WARPGROUPS * CLUSTER);
+  }
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < p.stages; ++s) mbar_init(full + 8 * s, 2), mbar_init(empty + 8 * s, S::WARPGROUPS * CLUSTER);
     mbar_init_fence();
   }
   if (CLUSTER > 1) cluster_sync();
   else __syncthreads();
   if (stamp && threadIdx.x == 0) stamp[READY] = cycles();
   if (threadIdx.x / 128 == S::WARPGROUPS) {
-    if (threadIdx.x % 32 == 0) ws_produce<TM, TN, CLUSTER, MODE>(&map_a, &map_b, p, smem, full, empty);
-    __syncwarp();
+    if (threadIdx.x / 32 % 4 == 0) ws_produce<TM, TN, CLUSTER, MODE, true>(&map_a, p, once(smem), once(full), once(empty));
+    else ws_produce<TM, TN, CLUSTER, MODE, false>(&map_b, p, once(smem), once(full), once(empty));
   } else {
-    ws_consume<TM, TN, CLUSTER, MODE>(&map_c, p, smem, full, empty, stamp);
+    ws_consume<TM, TN, CLUSTER, MODE>(&map_c, p, once(smem), once(full), once(empty), stamp);
   }
   if (CLUSTER > 1) cluster_sync();  // nobody leaves while the other CTA may still signal or fill it
   if (stamp && threadIdx.x == 0) stamp[EXIT_NS] = globaltimer_ns();
