@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 WIDTH_MIN, WIDTH_FALLBACK = 20, 100
 BAR_CHARACTERS = 20
+GAP = 3
+"""Blanks between two columns of a table."""
 BARS_NEED = 72
 """Columns of a terminal below which bars are left out."""
 
@@ -64,8 +66,7 @@ def _renderable(block: Block, width: int) -> RenderableType:
     from rich.text import Text
 
     if isinstance(block, Grid):
-        grid = _grid(block, width)
-        return grid if _fits(grid, width) else _stacked(block)
+        return _grid(block, width)
     table = Table.grid(padding=(0, 2))
     if isinstance(block, Facts):
         table.add_column(no_wrap=False, overflow="fold", min_width=min(9, width // 3))
@@ -81,6 +82,7 @@ def _renderable(block: Block, width: int) -> RenderableType:
 
 
 def _grid(block: Grid, width: int) -> RenderableType:
+    """The table, or its rows as lists of their cells where a word or a number would have to be broken."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -88,15 +90,21 @@ def _grid(block: Grid, width: int) -> RenderableType:
     rows = [*block.rows, *([] if block.total is None else [block.total])]
     shown = [i for i in range(len(block.columns)) if width >= BARS_NEED or not isinstance(rows[0][i], Bar)]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1), header_style="dim")
+    least, most = [], []
     for i in shown:
-        name = block.columns[i]
-        left = name.startswith("<")
-        table.add_column(
-            Text(name.removeprefix("<")),
-            justify="left" if left else "right",
-            overflow="fold",
-            no_wrap=not left or (i == 0 and width >= BARS_NEED),
-        )
+        name = block.columns[i].removeprefix("<")
+        left = name != block.columns[i]
+        whole = not left or (i == 0 and width >= BARS_NEED)  # numbers and names stay on one line
+        words = [name, *(cell for row in rows if not isinstance(cell := row[i], Bar))]
+        bars = BAR_CHARACTERS if any(isinstance(row[i], Bar) for row in rows) else 0
+        most.append(max(bars, *map(len, words)))
+        least.append(most[-1] if whole else max(bars, *map(_longest_word, words)))
+        table.add_column(Text(name), justify="left" if left else "right", overflow="fold")
+    spare = width - GAP * (len(shown) - 1) - sum(least)
+    if spare < 0:
+        return _stacked(block)
+    for column, columns in zip(table.columns, _shared(spare, least, most), strict=True):
+        column.width = columns
     for number, row in enumerate(rows):
         last = block.total is not None and number == len(rows) - 1
         if last:
@@ -105,13 +113,18 @@ def _grid(block: Grid, width: int) -> RenderableType:
     return table
 
 
-def _fits(grid: RenderableType, width: int) -> bool:
-    """Whether no word and no number of the table must be broken to keep it within ``width``."""
-    from rich.console import Console
-    from rich.measure import Measurement
+def _shared(spare: int, least: list[int], most: list[int]) -> list[int]:
+    """Widths of columns: ``least``, and what is to spare given where most is missing, up to ``most``."""
+    widths = list(least)
+    for _ in range(spare):
+        needy = max(range(len(widths)), key=lambda i: most[i] - widths[i])
+        if widths[needy] < most[needy]:
+            widths[needy] += 1
+    return widths
 
-    console = Console(file=StringIO(), width=100 * WIDTH_FALLBACK)
-    return Measurement.get(console, console.options, grid).minimum <= width
+
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
 
 
 def _stacked(block: Grid) -> RenderableType:
