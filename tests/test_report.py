@@ -119,8 +119,8 @@ def test_estimate_says_everything(estimate):
     assert line_with(page, "launch") == "512 tiles, 5.12 waves in 6 rounds, the last fills 12 % of the slots"
     assert line_with(page, "occupancy").startswith(f"1 CTA an SM, limited by {estimate.occupancy_limiter}: ")
     assert line_with(page, "sum") == f"{format_seconds(estimate.seconds)} 100.0 %"
-    for name, cycles in estimate.period_cycles.items():
-        assert re.search(rf"^{name} +{cycles:.0f} ", page, re.MULTILINE)
+    for name, bound in estimate.period_s.items():
+        assert re.search(rf"^{name} +{re.escape(format_seconds(bound))} ", page, re.MULTILINE)
     assert f"{100 * estimate.l2_hit_rate:.1f} % hit" in page
     assert estimate.hardware_hash in page
     assert all(assumption in page for assumption in estimate.assumptions)

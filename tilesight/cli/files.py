@@ -144,7 +144,7 @@ def read_estimate(path: str) -> Estimate:
 _WORDS = frozenset(
     ("problem", "config", "kernel", "hardware", "hardware_hash", "cache", "clock", "binding")
 ) | frozenset(("regime", "occupancy_limiter", "model_version", "schema"))
-_TABLES = frozenset(("terms", "busy_s", "period_cycles", "resident_after"))
+_TABLES = frozenset(("terms", "busy_s", "period_s", "resident_after"))
 _MAY_BE_UNKNOWN = frozenset(("seconds_low", "seconds_high", "margin"))
 _POSITIVE = frozenset(("seconds", "roofline_s", "flop", "compulsory_bytes"))
 

@@ -89,7 +89,7 @@ def explain_gemm(
         if against is not None or against_gpu is not None:
             raise ConfigError("give the other one once: by --against, --against-gpu or a second 'gemm'")
         other = _second(context)
-        as_json = as_json or other.pop("as_json")
+        as_json = other.pop("as_json") or as_json
         second = _estimate(**other)
     elif against is not None or against_gpu is not None:
         parts = (problem, config) if against is None else changed(problem, config, against)

@@ -35,7 +35,7 @@ def likely(estimate: Estimate) -> str:
 
 def binds(estimate: Estimate) -> str:
     """What binds and by how much."""
-    ranked = sorted(estimate.period_cycles.items(), key=lambda item: -item[1])
+    ranked = sorted(estimate.period_s.items(), key=lambda item: -item[1])
     if len(ranked) < 2 or estimate.binding != ranked[0][0] or estimate.margin is None:
         return estimate.binding
     return f"{estimate.binding}, {estimate.margin:.2f} times the next bound ({ranked[1][0]})"
@@ -92,10 +92,12 @@ def _terms(estimate: Estimate) -> Grid:
 
 
 def _periods(estimate: Estimate) -> Grid:
-    ranked = sorted(estimate.period_cycles.items(), key=lambda item: -item[1])
+    ranked = sorted(estimate.period_s.items(), key=lambda item: -item[1])
     largest = ranked[0][1] if ranked else 1.0
-    rows = [(name, f"{cycles:.0f}", f"{cycles / largest:.2f}", Bar(cycles / largest)) for name, cycles in ranked]
-    return Grid(("<one k-step by", "cycles", "of period", "<"), rows)
+    rows = [
+        (name, format_seconds(bound), format_percent(bound / largest), Bar(bound / largest)) for name, bound in ranked
+    ]
+    return Grid(("<one k-step by", "time", "of period", "<"), rows)
 
 
 def _busy(estimate: Estimate) -> Grid:
