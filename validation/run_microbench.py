@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import datetime
+import hashlib
 import json
 import shutil
 import subprocess
@@ -138,6 +139,7 @@ def write_toml(path: Path, name: str, bench: dict, commands: list[str], before: 
     values = {
         "record": name,
         "source": f"kernels_cuda/microbench/{bench['source']}",
+        "source_sha256": hashlib.sha256((SOURCES / bench["source"]).read_bytes()).hexdigest(),
         "gpu": gpu.get("name", "unknown"),
         "driver": gpu.get("driver_version", "unknown"),
         "compiler": compiler[-2] if len(compiler) > 1 else "unknown",

@@ -24,7 +24,7 @@ using u64 = unsigned long long;
 constexpr int THREADS = 256, ROW_BYTES = 128, STEPS_SKIPPED = 8;
 enum Method { CP_ASYNC, TMA, BULK };
 
-constexpr int MOST_BOXES = 8, MOST_COPIES = 24;
+constexpr int MOST_BOXES = 8;
 
 // A walk over stages: col_count columns of boxes, then the next of row_count row groups, round and round.
 struct Job {
@@ -118,9 +118,9 @@ struct Loader {
   __device__ __forceinline__ void issue(const Job& j, const Cursor& c, uint32_t dst, uint32_t bar) const {
     if (METHOD == CP_ASYNC) {
       const unsigned char* src = base + c.row * pitch_bytes + c.col * 2;
-#pragma unroll
-      for (int i = 0; i < MOST_COPIES; ++i)
-        if (i < copies) cp_async16(dst + to + i * (THREADS / 8 * ROW_BYTES), src + i * row_stride);
+      uint32_t at = dst + to;
+#pragma unroll 4
+      for (int i = 0; i < copies; ++i, src += row_stride, at += THREADS / 8 * ROW_BYTES) cp_async16(at, src);
       cp_async_commit();
     } else if (threadIdx.x == 0) {
       mbar_expect(bar, stage_bytes);
