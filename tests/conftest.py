@@ -1,7 +1,9 @@
 """Shared by all tests: a GPU of round made-up numbers, the shipped profile, and what needs a real GPU skipped without."""
 
+import math
 import shutil
 import subprocess
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import settings
@@ -117,6 +119,31 @@ def altered():
         return profile.with_numbers(numbers, {name: why for name, value in numbers.items() if value is not None})
 
     return change
+
+
+@pytest.fixture(scope="session")
+def differences():
+    """Function that lists where two estimates differ: numbers by more than ``rel``, anything else at all."""
+
+    def flat(prefix, value):
+        if isinstance(value, Mapping):
+            for key, item in value.items():
+                yield from flat(f"{prefix}{key}.", item)
+        else:
+            yield prefix, value
+
+    def apart(first, second, rel):
+        numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (first, second)]
+        return not math.isclose(first, second, rel_tol=rel) if all(numbers) else first != second
+
+    def compare(one, other, rel=1e-9):
+        left, right = (dict(flat("", estimate.to_dict())) for estimate in (one, other))
+        missing = object()
+        names = left | right
+        values = ((name, left.get(name, missing), right.get(name, missing)) for name in names)
+        return [found for found in values if apart(*found[1:], rel)]
+
+    return compare
 
 
 def has_gpu() -> bool:

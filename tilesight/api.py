@@ -1,14 +1,14 @@
 """The few functions a user calls: predict, predict_many, rank, explain, compare_records, load_profile."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tilesight.compare import compare_records
-from tilesight.cost.clock import busy_seconds
+from tilesight.cost.clock import CLOCKS, busy_seconds
 from tilesight.cost.estimate import Estimate, Estimates
 from tilesight.cost.explanation import Explanation, explain_estimate
 from tilesight.cost.price import Situation
@@ -26,7 +26,18 @@ TENSORS = ("a", "b", "c")
 
 
 def _profile(hardware: Hardware) -> Profile:
+    if not isinstance(hardware, Profile | str | PathLike):
+        raise ConfigError(f"hardware is a {type(hardware).__name__}; give a Profile, its name or its file")
     return hardware if isinstance(hardware, Profile) else load_profile(hardware)
+
+
+def _numbers(value: ArrayLike) -> NDArray[np.float64] | None:
+    """The value as floats; None if it is anything but numbers: text, bools and None are not taken for them."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    return array.astype(float) if array.dtype.kind in "iuf" else None
 
 
 def _situation(
@@ -40,23 +51,34 @@ def _situation(
     """Checked situation and the clock's name."""
     if cache not in CACHES:
         raise ConfigError(f"cache = {cache!r}; known: {', '.join(CACHES)}")
+    if resident is not None and not isinstance(resident, Mapping):
+        raise ConfigError(f"resident is a {type(resident).__name__}; give shares by tensor, such as {{'a': 0.5}}")
     for name, share in (resident or {}).items():
         if name not in TENSORS:
             raise ConfigError(f"resident tensor {name!r}; known: {', '.join(TENSORS)}")
-        try:
-            known = np.asarray(share, dtype=float)
-        except (TypeError, ValueError):
-            known = np.array(np.nan)
-        if isinstance(share, bool) or not np.all((known >= 0) & (known <= 1)):
+        known = _numbers(share)
+        if known is None or not np.all((known >= 0) & (known <= 1)):
             raise ConfigError(f"resident[{name!r}] = {share!r} is not a share in 0..1")
     if sms is not None and (isinstance(sms, bool) or not isinstance(sms, int) or not 1 <= sms <= hardware.sm_count):
         raise ConfigError(f"sms = {sms!r}; {hardware.name} has {hardware.sm_count}: give 1..{hardware.sm_count}")
     if isinstance(dirty_bytes, bool) or not isinstance(dirty_bytes, int | float) or not 0 <= dirty_bytes < 1e15:
         raise ConfigError(f"dirty_bytes = {dirty_bytes!r}; give bytes, 0 or more")
     name = clock if isinstance(clock, str) else "given"
-    busy = busy_seconds(clock if isinstance(clock, str) else np.asarray(clock, dtype=float))
+    busy = busy_seconds(clock) if isinstance(clock, str) else _numbers(clock)
+    if busy is None:
+        raise ConfigError(f"clock = {clock!r}; give {', '.join(map(repr, CLOCKS))} or seconds under load")
+    busy = busy_seconds(busy)
     stated = {key: np.asarray(share, dtype=float) for key, share in resident.items()} if resident is not None else None
     return Situation(cache, busy, stated, float(dirty_bytes), sms), name
+
+
+def _check_lengths(situation: Situation, length: int) -> None:
+    """Refuse arrays of options that are not one number for each of ``length`` launches."""
+    arrays = {"clock": situation.busy_s}
+    arrays |= {f"resident[{tensor!r}]": share for tensor, share in (situation.resident or {}).items()}
+    for name, values in arrays.items():
+        if values.ndim and values.shape != (length,):
+            raise ConfigError(f"{name} has shape {values.shape}; give one number, or one for each of {length} launches")
 
 
 def predict(
@@ -172,16 +194,7 @@ def predict_many(
                 raise ConfigError(f"a {type(item).__name__} stands in the list of {kind.__name__}")
     profile = _profile(hardware)
     situation, name = _situation(profile, cache, clock, resident, sms, dirty_bytes)
-    length = max(len(problems), len(configs))
-    if situation.busy_s.ndim and situation.busy_s.shape != (length,):
-        raise ConfigError(
-            f"clock has shape {situation.busy_s.shape}; give one number, or one for each of {length} launches"
-        )
-    for tensor, share in (situation.resident or {}).items():
-        if share.ndim and share.shape != (length,):
-            raise ConfigError(
-                f"resident[{tensor!r}] has shape {share.shape}; give one share, or one for each of {length}"
-            )
+    _check_lengths(situation, max(len(problems), len(configs)))
     return price_many(problems, configs, profile, situation, name, skip_refused=skip_refused)
 
 
@@ -218,10 +231,13 @@ def rank(
         raise ProblemError(f"problem is a {type(problem).__name__}; give a tilesight.Gemm")
     profile = _profile(hardware)
     situation, name = _situation(profile, cache, clock, resident, sms, dirty_bytes)
+    if candidates is not None and not isinstance(candidates, Iterable):
+        raise ConfigError(f"candidates is a {type(candidates).__name__}; give a list of GemmConfig")
     chosen = gemm_candidates(problem) if candidates is None else list(candidates)
     for item in chosen:
         if not isinstance(item, GemmConfig):
             raise ConfigError(f"a {type(item).__name__} stands among the candidates; give GemmConfig")
+    _check_lengths(situation, len(chosen))
     return rank_configs(problem, chosen, profile, situation, name, top)
 
 

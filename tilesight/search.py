@@ -7,7 +7,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.estimate import Estimate, Estimates, columns_of
+from tilesight.cost.estimate import NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Estimates, columns_of
 from tilesight.cost.occupancy import registers_per_cta
 from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
@@ -32,8 +32,8 @@ ACCUMULATORS_MAX = 216
 """fp32 accumulators a thread of a specialised kernel can hold beside its addresses (240 registers after the shift)."""
 
 
-def refusal_reasons(columns: GemmColumns, hardware: Profile) -> dict[int, str]:
-    """Rows that this GPU can't run or no compiler emits, with the first reason for each.
+def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[int, str]:
+    """Rows that ``sms`` SMs of this GPU can't run or no compiler emits, with the first reason for each.
 
     Says by how much a CTA exceeds shared memory or registers.
     """
@@ -77,6 +77,10 @@ def refusal_reasons(columns: GemmColumns, hardware: Profile) -> dict[int, str]:
         file > sm.registers,
         "a CTA needs {file:.0f} registers, {more:.0f} more than the SM has",
         {"file": file, "more": file - sm.registers},
+    )
+    note(
+        columns.cluster_m * columns.cluster_n > sms,
+        f"cluster {{cluster_m:g}}x{{cluster_n:g}} wants as many SMs at once; {sms} may be used",
     )
     return reasons
 
@@ -128,25 +132,26 @@ def price_many(
     """
     columns = GemmColumns.of(problems, configs)
     check_gpu(columns.dtype.name, hardware)
-    reasons = refusal_reasons(columns, hardware)
+    sms = hardware.sm_count if situation.sms is None else situation.sms
+    reasons = refusal_reasons(columns, hardware, sms)
     if reasons and not skip_refused:
         row = min(reasons)
         where = f"configuration {row}: " if len(columns) > 1 else ""
         raise ConfigError(f"{where}{reasons[row]}")
     positions = np.array([row for row in range(len(columns)) if row not in reasons], dtype=np.intp)
-    sms = hardware.sm_count if situation.sms is None else situation.sms
-    numbers: dict[str, NDArray[np.float64]] = {}
-    words: dict[str, NDArray[Any]] = {}
+    numbers: dict[str, NDArray[np.float64]] = {name: np.empty(len(positions)) for name in NUMBER_COLUMNS}
+    words: dict[str, NDArray[Any]] = {name: np.empty(len(positions), dtype=object) for name in WORD_COLUMNS}
     assumed: list[tuple[str, ...]] = [()] * len(positions)
     for places in _groups(columns, positions):
         rows = positions[places]
         plan = gemm_plan(columns[rows], sms)
         got, said = columns_of(price(plan, hardware, situation.rows(rows)), hardware)
-        for place in places:
-            assumed[place] = plan.assumptions
-        for store, values, kind in ((numbers, got, float), (words, said, object)):
-            for name, value in values.items():
-                store.setdefault(name, np.empty(len(positions), dtype=kind))[places] = value
+        for index, place in enumerate(places):
+            assumed[place] = tuple(text for text, holds in plan.assumptions.items() if holds[index])
+        for name, column in numbers.items():
+            column[places] = got[name]
+        for name, column in words.items():
+            column[places] = said[name]
 
     def pick(items: Sequence[Any]) -> list[Any]:
         return [items[0] if len(items) == 1 else items[row] for row in positions]

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -17,6 +16,7 @@ from tilesight.cost.occupancy import LIMITERS
 from tilesight.cost.price import BOUNDS, TERMS, Priced, binding_names
 from tilesight.display import Displayable
 from tilesight.errors import ConfigError
+from tilesight.hardware.numbers import freeze_map
 from tilesight.hardware.profile import Profile
 from tilesight.plan.tile import Counts
 
@@ -24,10 +24,6 @@ SCHEMA = "tilesight.estimate/1"
 MODEL_VERSION = "1"
 EDGE = (0.1, 0.9)
 """Hit probabilities of re-read blocks between these lie at the edge of capacity."""
-
-
-def _frozen(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(values))
 
 
 @dataclass(frozen=True)
@@ -100,13 +96,13 @@ class Estimate(Displayable):
 
     def __post_init__(self) -> None:
         for name in ("terms", "busy_s", "period_cycles", "resident_after"):
-            object.__setattr__(self, name, _frozen(getattr(self, name)))
+            object.__setattr__(self, name, freeze_map(getattr(self, name)))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
 
     @property
     def busy_share(self) -> Mapping[str, float]:
         """Busy time of each resource over ``seconds``."""
-        return _frozen({name: value / self.seconds for name, value in self.busy_s.items()})
+        return freeze_map({name: value / self.seconds for name, value in self.busy_s.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, in the versioned schema; JSON-serialisable, read back by :meth:`from_dict`."""
@@ -148,6 +144,16 @@ _SCALARS = (
     "dram_read_bytes", "dram_write_bytes", "l2_hit_rate", "dirty_after_bytes",
 )  # fmt: skip
 _WHOLE = {"ctas", "rounds", "ctas_per_sm", "registers", "smem_bytes", "split_k"}
+_BUSY = ("tensor", "l2", "dram")
+NUMBER_COLUMNS = (
+    *_SCALARS,
+    "resident_after",
+    *(f"term:{name}" for name in TERMS),
+    *(f"busy:{name}" for name in _BUSY),
+    *(f"period:{name}" for name in BOUNDS),
+)
+WORD_COLUMNS = ("binding", "regime", "kernel", "occupancy_limiter")
+"""All columns of :class:`Estimates`, those of an empty batch too."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +246,7 @@ class Estimates(Sequence[Estimate]):
             seconds_low=None if math.isnan(width) else seconds / (1 + width),
             seconds_high=None if math.isnan(width) else seconds * (1 + width),
             terms={name: float(self.columns[f"term:{name}"][row]) for name in TERMS},
-            busy_s={name: float(self.columns[f"busy:{name}"][row]) for name in ("tensor", "l2", "dram")},
+            busy_s={name: float(self.columns[f"busy:{name}"][row]) for name in _BUSY},
             period_cycles=periods,
             binding=str(self.binding[row]),
             margin=ranked[0] / ranked[1] if len(ranked) > 1 else None,

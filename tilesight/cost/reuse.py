@@ -181,7 +181,7 @@ def lockstep_touched(access: Access, slots: Counts) -> Touched:
     spans = _wave(access, row, start, end)
 
     def total(values: NDArray[np.float64]) -> Counts:
-        return np.bincount(row, values * weight, minlength=len(tiles))
+        return np.bincount(row, values * weight, minlength=len(tiles)).astype(float)
 
     row_bytes = access.k * access.element_bytes
     height = np.minimum(access.group, access.tiles_m)

@@ -16,6 +16,7 @@ one instruction behind the other, so the sum itself adds no dependence beyond th
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesight.kernels.gemm_config import KERNELS, GemmColumns
 from tilesight.kernels.gemm_legal import (
@@ -165,13 +166,12 @@ def gemm_plan(columns: GemmColumns, sms: int) -> Plan:
     )
 
 
-def _assumptions(columns: GemmColumns) -> tuple[str, ...]:
-    said = ["CTAs of one wave advance along k in lockstep, but for the measured loss of merging"]
-    if np.any(np.isnan(columns.registers)):
-        said.append("registers per thread predicted: accumulators plus addresses and loop state")
-    if np.any(np.isnan(columns.split_k)):
-        said.append("split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part")
-    return tuple(said)
+def _assumptions(columns: GemmColumns) -> dict[str, NDArray[np.bool_]]:
+    return {
+        "CTAs of one wave advance along k in lockstep, but for the measured loss of merging": np.full(len(columns), True),
+        "registers per thread predicted: accumulators plus addresses and loop state": np.isnan(columns.registers),
+        "split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part": np.isnan(columns.split_k),
+    }
 
 
 __all__ = ["TMA_PERSISTENT", "gemm_plan", "library_split", "loop_graph"]

@@ -38,7 +38,7 @@ class Plan:
     flags
         Named conditions that the model must know of (``"unaligned_pitch"``, ``"scalar_loads"``), shape (L,) each.
     assumptions
-        What the plan took for granted, in words.
+        What the plan took for granted, in words, and for which configurations, shape (L,) each.
     """
 
     kernel: str
@@ -52,7 +52,7 @@ class Plan:
     compulsory_bytes: Counts
     in_order: bool
     flags: Mapping[str, NDArray[np.bool_]]
-    assumptions: tuple[str, ...] = ()
+    assumptions: Mapping[str, NDArray[np.bool_]]
 
     def __len__(self) -> int:
         return len(self.flop)

@@ -1,0 +1,463 @@
+import copy
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import time
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilesight
+from tilesight import (
+    ConfigError,
+    Estimate,
+    Gemm,
+    GemmConfig,
+    ProblemError,
+    UnknownProfileError,
+    explain,
+    load_profile,
+    predict,
+    predict_many,
+    rank,
+)
+from tilesight.errors import TilesightError
+from tilesight.kernels.gemm_config import MAX_SIZE
+
+LARGE = Gemm(4096, 4096, 4096)
+GOOD = GemmConfig(128, 256, 64, stages=4)
+FAMILIES = [
+    GOOD,
+    GemmConfig(128, 128, 64, stages=3, kernel="cp_async"),
+    GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent"),
+    GemmConfig(16, 128, 64, stages=6, swap_ab=True, cluster_n=2),
+    GemmConfig(128, 128, 64, stages=4, split_k=3, cluster_m=2),
+    GemmConfig(32, 64, 64, stages=1, warps=4, kernel="cp_async"),
+]
+"""One of each kind of launch: three families, a swapped tile, a split, mma.sync with one stage."""
+PROBLEMS = [LARGE, Gemm(64, 4096, 1024), Gemm(1000, 1024, 16384), Gemm(1, 128, 512), Gemm(8192, 1024, 256)]
+
+
+def launches():
+    return [(problem, config) for problem in PROBLEMS for config in FAMILIES]
+
+
+def numbers_in(value):
+    """Every number in plain data, by place."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from ((f"{key}.{place}", number) for place, number in numbers_in(item))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from ((f"{index}.{place}", number) for place, number in numbers_in(item))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield "", value
+
+
+# --- options ---
+
+
+def test_hardware_is_a_profile_a_name_or_a_file(hw, tmp_path):
+    from tilesight.hardware.write import to_toml
+
+    path = tmp_path / "made_up.toml"
+    path.write_text(to_toml(hw), encoding="utf-8")
+    by_profile, by_path, by_text = (predict(LARGE, GOOD, hardware=hardware) for hardware in (hw, path, str(path)))
+    assert by_profile.seconds == by_path.seconds == by_text.seconds
+    with pytest.raises(UnknownProfileError, match=r"no hardware profile 'h20'.*Did you mean 'h200_sxm'\?"):
+        predict(LARGE, GOOD, hardware="h20")
+
+
+@pytest.mark.parametrize("bad", [None, 5, b"h200_sxm", ["h200_sxm"], {}])
+def test_hardware_of_another_kind(bad):
+    for call in (
+        lambda: predict(LARGE, GOOD, hardware=bad),
+        lambda: predict_many([LARGE], [GOOD], hardware=bad),
+        lambda: rank(LARGE, [GOOD], hardware=bad),
+    ):
+        with pytest.raises(ConfigError, match=f"hardware is a {type(bad).__name__}; give a Profile, its name or its"):
+            call()
+
+
+def test_cache(hw):
+    small = Gemm(512, 512, 512)
+    warm, cold = (predict(small, GOOD, hardware=hw, cache=cache) for cache in ("warm", "cold"))
+    assert warm.seconds < cold.seconds
+    assert warm.dram_read_bytes == 0 < cold.dram_read_bytes
+    assert (warm.cache, cold.cache) == ("warm", "cold")
+    for bad in ("hot", "", None, 1, ["warm"]):
+        with pytest.raises(ConfigError, match="cache = .*; known: warm, cold"):
+            predict(small, GOOD, hardware=hw, cache=bad)
+
+
+def test_clock(hw):
+    burst, sustained = (predict(LARGE, GOOD, hardware=hw, clock=clock) for clock in ("burst", "sustained"))
+    assert burst.seconds < sustained.seconds
+    assert burst.clock_hz > sustained.clock_hz
+    assert (burst.clock, sustained.clock) == ("burst", "sustained")
+    given = [predict(LARGE, GOOD, hardware=hw, clock=seconds) for seconds in (0, 0.05, 1000.0)]
+    assert [estimate.clock for estimate in given] == ["given"] * 3
+    assert given[0].seconds == burst.seconds < given[1].seconds < given[2].seconds == sustained.seconds
+
+
+@pytest.mark.parametrize("bad", ["boost", "", None, True, -1.0, float("nan"), ["burst"], [[1.0], [1.0, 2.0]], {}, 1j])
+def test_bad_clock(hw, bad):
+    for call in (
+        lambda: predict(LARGE, GOOD, hardware=hw, clock=bad),
+        lambda: rank(LARGE, [GOOD], hardware=hw, clock=bad),
+    ):
+        with pytest.raises(ConfigError, match="clock = "):
+            call()
+
+
+def test_clock_launch_by_launch(hw):
+    many = predict_many([LARGE], [GOOD] * 3, hardware=hw, clock=[0.0, 0.05, 1000.0])
+    for row, seconds in enumerate((0.0, 0.05, 1000.0)):
+        assert many.seconds[row] == predict(LARGE, GOOD, hardware=hw, clock=seconds).seconds
+    for call in (
+        lambda: predict_many([LARGE], [GOOD] * 3, hardware=hw, clock=[0.0, 1.0]),
+        lambda: rank(LARGE, [GOOD] * 3, hardware=hw, clock=[0.0, 1.0]),
+    ):
+        with pytest.raises(
+            ConfigError, match=r"clock has shape \(2,\); give one number, or one for each of 3 launches"
+        ):
+            call()
+
+
+def test_resident(hw):
+    cold = predict(LARGE, GOOD, hardware=hw, cache="cold")
+    assert predict(LARGE, GOOD, hardware=hw, resident={}).seconds == cold.seconds
+    assert predict(LARGE, GOOD, hardware=hw, resident={"a": 0.0, "b": 0}).seconds == cold.seconds
+    half, one, both = (
+        predict(LARGE, GOOD, hardware=hw, resident=shares).dram_read_bytes
+        for shares in ({"a": 0.5}, {"a": 1}, {"a": 1.0, "b": 1.0})
+    )
+    # A is half of the operands
+    first = 2 * 4096 * 4096 * 2
+    assert cold.dram_read_bytes - half == pytest.approx(first / 4)
+    assert cold.dram_read_bytes - one == pytest.approx(first / 2)
+    assert cold.dram_read_bytes - both == pytest.approx(first)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"d": 0.5}, "resident tensor 'd'; known: a, b, c"),
+        ({"a": 1.5}, r"resident\['a'\] = 1.5 is not a share in 0..1"),
+        ({"a": -0.1}, r"resident\['a'\] = -0.1 is not a share"),
+        ({"a": float("nan")}, r"resident\['a'\] = nan is not a share"),
+        ({"a": True}, r"resident\['a'\] = True is not a share"),
+        ({"a": "0.5"}, r"resident\['a'\] = '0.5' is not a share"),
+        ({"a": None}, r"resident\['a'\] = None is not a share"),
+        (["a"], "resident is a list; give shares by tensor"),
+        (0.5, "resident is a float; give shares by tensor"),
+        ("a", "resident is a str; give shares by tensor"),
+    ],
+)
+def test_bad_resident(hw, bad, message):
+    with pytest.raises(ConfigError, match=message):
+        predict(LARGE, GOOD, hardware=hw, resident=bad)
+
+
+def test_resident_launch_by_launch(hw):
+    many = predict_many([LARGE], [GOOD] * 2, hardware=hw, resident={"a": [0.0, 1.0]})
+    assert many.seconds[1] == predict(LARGE, GOOD, hardware=hw, resident={"a": 1.0}).seconds
+    with pytest.raises(ConfigError, match=r"resident\['a'\] has shape \(3,\); give one number, or one for each of 2"):
+        predict_many([LARGE], [GOOD] * 2, hardware=hw, resident={"a": [0.0, 1.0, 0.5]})
+
+
+def test_sms(hw):
+    every, half, one = (predict(LARGE, GOOD, hardware=hw, sms=sms) for sms in (100, 50, 1))
+    assert every.seconds == predict(LARGE, GOOD, hardware=hw).seconds
+    assert every.seconds < half.seconds < one.seconds
+    # 512 tiles: on 50 SMs 11 rounds, on one 512
+    assert (half.rounds, one.rounds) == (11, 512)
+    for bad in (0, -1, 101, 1.0, True, "50", float("nan")):
+        with pytest.raises(ConfigError, match=r"sms = .* has 100: give 1..100"):
+            predict(LARGE, GOOD, hardware=hw, sms=bad)
+    with pytest.raises(ConfigError, match="cluster 2x1 wants as many SMs at once; 1 may be used"):
+        predict(LARGE, replace(GOOD, cluster_m=2), hardware=hw, sms=1)
+
+
+def test_dirty_bytes(hw):
+    # a product that DRAM binds: one k-step for each tile written
+    problem = Gemm(8192, 8192, 64)
+    clean, dirty = (predict(problem, GOOD, hardware=hw, cache="cold", dirty_bytes=size) for size in (0, 3e7))
+    assert clean.seconds < dirty.seconds
+    for bad in (-1, float("nan"), float("inf"), True, "1", None):
+        with pytest.raises(ConfigError, match="dirty_bytes = .*; give bytes, 0 or more"):
+            predict(problem, GOOD, hardware=hw, dirty_bytes=bad)
+
+
+def test_no_configuration_takes_the_best(hw):
+    for problem in (LARGE, Gemm(16, 4096, 4096), Gemm(256, 256, 8192)):
+        best = rank(problem, hardware=hw, cache="cold", clock="burst")
+        assert predict(problem, hardware=hw, cache="cold", clock="burst") == best[0]
+
+
+@pytest.mark.parametrize("bad", [None, (4096, 4096, 4096), "4096x4096x4096", GOOD])
+def test_what_is_no_problem(hw, bad):
+    for call in (lambda: predict(bad, GOOD, hardware=hw), lambda: rank(bad, hardware=hw)):
+        with pytest.raises(ProblemError, match=f"problem is a {type(bad).__name__}; give a tilesight.Gemm"):
+            call()
+
+
+def test_what_is_no_configuration(hw):
+    with pytest.raises(ConfigError, match="a str stands in the list of GemmConfig"):
+        predict(LARGE, "128x256x64", hardware=hw)
+    with pytest.raises(ConfigError, match="give a list of Gemm, not a Gemm"):
+        predict_many(LARGE, [GOOD], hardware=hw)
+    with pytest.raises(ConfigError, match="give a list of GemmConfig, not a GemmConfig"):
+        predict_many([LARGE], GOOD, hardware=hw)
+    with pytest.raises(ConfigError, match="give a list of GemmConfig, not a NoneType"):
+        predict_many([LARGE], None, hardware=hw)
+    with pytest.raises(ConfigError, match="a NoneType stands in the list of Gemm"):
+        predict_many([None], [GOOD], hardware=hw)
+    with pytest.raises(ConfigError, match="a Gemm stands among the candidates"):
+        rank(LARGE, [LARGE], hardware=hw)
+    with pytest.raises(ConfigError, match="candidates is a GemmConfig; give a list of GemmConfig"):
+        rank(LARGE, GOOD, hardware=hw)
+
+
+@pytest.mark.parametrize(("problems", "configs"), [(0, 1), (1, 0), (2, 3)])
+def test_lists_that_do_not_fit(hw, problems, configs):
+    with pytest.raises(ConfigError, match=f"{problems} problems and {configs} configurations"):
+        predict_many([LARGE] * problems, [GOOD] * configs, hardware=hw)
+
+
+def test_skip_refused(hw):
+    bad = GemmConfig(128, 256, 64, stages=9)
+    found = predict_many([LARGE], [GOOD, bad, FAMILIES[1]], hardware=hw, skip_refused=True)
+    assert len(found) == 2
+    assert found.positions.tolist() == [0, 2]
+    assert [estimate.config for estimate in found] == [str(GOOD), str(FAMILIES[1])]
+    ((row, reason),) = found.refusals
+    assert row == 1
+    assert "B more than the 232448 B a CTA can have" in reason
+    with pytest.raises(ConfigError, match="^configuration 1: 9 stages"):
+        predict_many([LARGE], [GOOD, bad], hardware=hw)
+
+
+def test_all_refused_is_an_empty_batch(hw):
+    found = predict_many([LARGE], [GemmConfig(128, 256, 64, stages=9)] * 2, hardware=hw, skip_refused=True)
+    assert len(found) == 0
+    assert found.seconds.shape == found.roofline_s.shape == found.binding.shape == (0,)
+    assert found.column("dram_read_bytes").tolist() == []
+    assert list(found) == []
+    assert [row for row, _ in found.refusals] == [0, 1]
+
+
+# --- estimates ---
+
+
+def test_columns_are_those_of_the_estimates(hw):
+    problems, configs = zip(*launches(), strict=True)
+    found = predict_many(problems, configs, hardware=hw, cache="cold")
+    for row, estimate in enumerate(found):
+        assert found.seconds[row] == estimate.seconds
+        assert found.roofline_s[row] == estimate.roofline_s
+        assert found.binding[row] == estimate.binding
+        assert found.column("term:epilogue")[row] == estimate.terms["epilogue"]
+        assert found.column("busy:dram")[row] == estimate.busy_s["dram"]
+        assert estimate.problem == str(problems[row])
+        assert estimate.config == str(configs[row])
+    with pytest.raises(ConfigError, match="no column 'time'; known: seconds, "):
+        found.column("time")
+    with pytest.raises(IndexError):
+        found[len(found)]
+    assert found[-1] == found[len(found) - 1]
+    assert found[:2] == [found[0], found[1]]
+
+
+def test_batch_equals_one_by_one(hw, differences):
+    # every kind of launch in one list, in an order that mixes them
+    mixed = launches()
+    np.random.default_rng(7).shuffle(mixed)
+    problems, configs = zip(*mixed, strict=True)
+    many = predict_many(problems, configs, hardware=hw, clock=0.01)
+    for row, (problem, config) in enumerate(mixed):
+        assert not differences(many[row], predict(problem, config, hardware=hw, clock=0.01))
+
+
+def test_same_inputs_same_bits(hw):
+    code = (
+        "import sys, pickle, tilesight; problem, config, hardware = pickle.load(sys.stdin.buffer);"
+        "print(tilesight.predict(problem, config, hardware=hardware).to_dict())"
+    )
+    said = set()
+    for seed in ("0", "1"):
+        asked = pickle.dumps((Gemm(1000, 1024, 16384), FAMILIES[1], hw))
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            input=asked,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(tilesight.__file__).parents[1])},
+            capture_output=True,
+            check=True,
+        )
+        said.add(run.stdout.decode())
+    said.add(f"{predict(Gemm(1000, 1024, 16384), FAMILIES[1], hardware=hw).to_dict()}{os.linesep}")
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("cache", ["warm", "cold"])
+def test_an_estimate_holds_together(hw, cache):
+    problems, configs = zip(*launches(), strict=True)
+    for estimate in predict_many(problems, configs, hardware=hw, cache=cache):
+        data = estimate.to_dict()
+        assert all(math.isfinite(number) for _, number in numbers_in(data))
+        assert sum(estimate.terms.values()) == pytest.approx(estimate.seconds, abs=1e-12, rel=0)
+        assert min(estimate.terms.values()) >= 0
+        assert estimate.seconds > 0
+        assert estimate.roofline_s > 0
+        assert 0 < estimate.share_of_peak <= 1
+        assert estimate.flop_per_s == pytest.approx(estimate.flop / estimate.seconds)
+        assert all(0 <= share <= 1 + 1e-12 for share in estimate.busy_share.values()), estimate.busy_share
+        assert 0 <= estimate.l2_hit_rate <= 1
+        assert estimate.margin is None or estimate.margin >= 1
+        assert set(estimate.resident_after) == {"a", "b", "c"}
+        assert estimate.hardware_hash == hw.hash
+        assert (estimate.seconds_low, estimate.seconds_high) == (None, None)  # this profile knows no spread
+
+
+def test_likely_interval(hw, altered):
+    known = altered(hw, {"uncertainty.tensor": 0.1})
+    estimate = predict(LARGE, GOOD, hardware=known)
+    assert estimate.binding == "tensor"
+    assert estimate.seconds_low == pytest.approx(estimate.seconds / 1.1)
+    assert estimate.seconds_high == pytest.approx(estimate.seconds * 1.1)
+
+
+def test_round_trip(hw):
+    for problem, config in launches():
+        estimate = predict(problem, config, hardware=hw)
+        through_json = json.loads(json.dumps(estimate.to_dict(), allow_nan=False))
+        assert Estimate.from_dict(through_json) == estimate
+        assert Estimate.from_dict(estimate.to_dict()).to_dict() == estimate.to_dict()
+
+
+def test_estimates_can_be_copied_and_sent(hw):
+    estimate = predict(LARGE, GOOD, hardware=hw)
+    assert pickle.loads(pickle.dumps(estimate)) == estimate
+    assert copy.deepcopy(estimate) == estimate
+    many = predict_many([LARGE], FAMILIES[:2], hardware=hw)
+    assert list(pickle.loads(pickle.dumps(many))) == list(many)
+
+
+def test_estimates_are_frozen(hw):
+    estimate = predict(LARGE, GOOD, hardware=hw)
+    with pytest.raises(FrozenInstanceError):
+        estimate.seconds = 0
+    with pytest.raises(TypeError):
+        estimate.terms["start"] = 0
+    with pytest.raises(TypeError):
+        estimate.busy_share["dram"] = 0
+
+
+def test_from_dict_refuses(hw):
+    data = predict(LARGE, GOOD, hardware=hw).to_dict()
+    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/1': found 'x'"):
+        Estimate.from_dict(data | {"schema": "x"})
+    for bad in ([], None, "text"):
+        with pytest.raises(ConfigError, match=f"found '{type(bad).__name__}'"):
+            Estimate.from_dict(bad)
+    with pytest.raises(ConfigError, match="missing or unknown fields: extra"):
+        Estimate.from_dict(data | {"extra": 1})
+    without = {name: value for name, value in data.items() if name != "flop"}
+    with pytest.raises(ConfigError, match="missing or unknown fields: flop"):
+        Estimate.from_dict(without)
+    for bad in (float("nan"), float("inf"), "1", True, None):
+        with pytest.raises(ConfigError, match="estimate field seconds = .* is not a finite number"):
+            Estimate.from_dict(data | {"seconds": bad})
+    with pytest.raises(ConfigError, match="estimate field terms is not a table"):
+        Estimate.from_dict(data | {"terms": 1})
+
+
+# --- explain ---
+
+
+def test_explain_one(hw):
+    for problem, config in launches():
+        estimate = predict(problem, config, hardware=hw)
+        why = explain(estimate)
+        assert sum(term.seconds for term in why.terms) == pytest.approx(estimate.seconds, abs=1e-12, rel=0)
+        assert {term.name: term.seconds for term in why.terms} == dict(estimate.terms)
+        sizes = [term.seconds for term in why.terms]
+        assert sizes == sorted(sizes, reverse=True)
+        assert why.difference_s is None
+        assert why.sentences[0].startswith(f"bound by {estimate.binding}: ")
+        json.dumps(why.to_dict(), allow_nan=False)
+
+
+def test_explain_differences_of_300_pairs(hw, altered):
+    # other problem, configuration, cache, clock and GPU: the terms always account for the whole difference
+    faster = altered(hw, {"dram.bandwidth_read_bytes_per_s": 4.5e12, "sm_count": 90})
+    draw = np.random.default_rng(3)
+    pool = [
+        predict(problem, config, hardware=hardware, cache=cache, clock=clock)
+        for problem, config in launches()
+        for hardware in (hw, faster)
+        for cache, clock in (("warm", "sustained"), ("cold", "burst"))
+    ]
+    for _ in range(300):
+        one, other = (pool[i] for i in draw.integers(len(pool), size=2))
+        why = explain(one, other)
+        assert why.difference_s == one.seconds - other.seconds
+        assert sum(term.difference_s for term in why.terms) == pytest.approx(why.difference_s, abs=1e-12, rel=1e-9)
+        for term in why.terms:
+            assert term.difference_s == term.seconds - term.other_seconds
+        sizes = [abs(term.difference_s) for term in why.terms]
+        assert sizes == sorted(sizes, reverse=True)
+        assert why.sentences
+
+
+def test_explain_what_is_no_estimate(hw):
+    estimate = predict(LARGE, GOOD, hardware=hw)
+    for bad in (None, 1.0, estimate.to_dict()):
+        with pytest.raises(ConfigError, match="explain takes Estimates, got a"):
+            explain(bad)
+    with pytest.raises(ConfigError, match="explain takes Estimates, got a float"):
+        explain(estimate, 1.0)
+
+
+# --- extremes ---
+
+EXTREMES = [(m, n, k) for m in (1, 7, MAX_SIZE) for n in (1, 8, MAX_SIZE - 7) for k in (1, 64, MAX_SIZE)]
+
+
+@pytest.mark.parametrize("size", EXTREMES, ids=lambda size: "x".join(map(str, size)))
+def test_every_accepted_size_is_priced_or_refused(hw, size):
+    start = time.perf_counter()
+    for config in FAMILIES:
+        for cache in ("warm", "cold"):
+            try:
+                estimate = predict(Gemm(*size), config, hardware=hw, cache=cache)
+            except TilesightError:
+                continue
+            assert all(math.isfinite(number) for _, number in numbers_in(estimate.to_dict()))
+            assert estimate.seconds >= estimate.flop / hw.tensor["bf16"].rate_peak_flop_per_s
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (MAX_SIZE,) * 3, (MAX_SIZE, 1, 1), (1, MAX_SIZE, 64), (1, 1, MAX_SIZE)])
+def test_every_accepted_size_is_ranked(hw, size):
+    start = time.perf_counter()
+    assert math.isfinite(rank(Gemm(*size), hardware=hw)[0].seconds)
+    assert time.perf_counter() - start < 5
+
+
+def test_what_the_shipped_profile_lacks_is_named(h200, altered):
+    from tilesight import UnsupportedError
+
+    partial = altered(h200, {"dram.bandwidth_read_bytes_per_s": None})
+    with pytest.raises(UnsupportedError, match="profile 'h200_sxm' has no ") as caught:
+        predict(LARGE, GOOD, hardware=partial)
+    assert caught.value.field
+
+
+def test_load_profile_is_the_same_object_or_equal(h200):
+    assert load_profile("h200_sxm") == h200

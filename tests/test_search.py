@@ -1,0 +1,190 @@
+import numpy as np
+import pytest
+
+from tilesight.api import rank
+from tilesight.cost.price import Situation
+from tilesight.errors import ConfigError, UnsupportedError
+from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig
+from tilesight.search import TIE, check_gpu, gemm_candidates, price_many, refusal_reasons
+
+LARGE = Gemm(4096, 4096, 4096)
+GOOD = GemmConfig(128, 256, 64, stages=4)
+
+
+def reason(config, hardware, problem=LARGE, sms=100):
+    return refusal_reasons(GemmColumns.of([problem], [config]), hardware, sms).get(0)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        # 5 * 49152 + 80 = 245840 B; 232448 are allowed
+        (
+            GemmConfig(128, 256, 64, stages=5),
+            "need 245840 B of shared memory, 13392 B more than the 232448 B a CTA can",
+        ),
+        (GemmConfig(128, 128, 64, stages=3, smem_bytes=232449), "need 232449 B of shared memory, 1 B more"),
+        # 256 * 128 / 128 threads = 256 accumulators + 64 = 320 registers
+        (
+            GemmConfig(256, 128, 32, stages=3, warps=4, kernel="cp_async"),
+            "tile 256x128 on 4 warps needs about 320 registers per thread, 65 more than the 255",
+        ),
+        (
+            GemmConfig(128, 128, 64, stages=3, registers=256),
+            "needs about 256 registers per thread, 1 more than the 255",
+        ),
+        # 256 * 256 / 256 threads = 256 accumulators; 216 fit
+        (GemmConfig(256, 256, 32, stages=3), "tile 256x256 on 8 warps needs 256 accumulators per thread, 40 more than"),
+        (GemmConfig(64, 64, 64, stages=3, warps=29), "29 warps: a CTA has at most 1024 threads"),
+        # 12 warps of 200 registers: 12 * 6400 = 76800 of 65536
+        (GemmConfig(128, 128, 64, stages=3, registers=200), "a CTA needs 76800 registers, 11264 more than the SM has"),
+        (GemmConfig(128, 128, 60, stages=3), "tile_k = 60 is not a multiple of 16"),
+        (GemmConfig(128, 128, 64, stages=3, split_k=100), "split_k = 100 is more than the k-steps there are"),
+    ],
+)
+def test_refusals_say_by_how_much(hw, config, message):
+    assert message in reason(config, hw)
+
+
+def test_legal_configurations_have_no_reason(hw):
+    assert reason(GOOD, hw) is None
+    assert reason(GemmConfig(128, 128, 64, stages=3, smem_bytes=232448), hw) is None
+
+
+def test_a_cluster_wants_its_sms_at_once(hw):
+    pair = GemmConfig(128, 128, 64, stages=3, cluster_n=2)
+    assert reason(pair, hw, sms=2) is None
+    assert reason(pair, hw, sms=1) == "cluster 1x2 wants as many SMs at once; 1 may be used"
+
+
+def test_only_what_can_be_priced(hw, altered):
+    with pytest.raises(UnsupportedError, match="priced for bf16 so far") as caught:
+        rank(Gemm(64, 64, 64, dtype="fp8"), [GOOD], hardware=hw)
+    assert caught.value.field == "tensor.fp8"
+    ampere = type(hw).from_dict(hw.to_dict() | {"architecture": "sm_80"})
+    with pytest.raises(UnsupportedError, match="is sm_80; GEMM is priced for sm_90") as caught:
+        check_gpu("bf16", ampere)
+    assert caught.value.field == "architecture"
+
+
+def test_pruned_are_named_with_reasons_and_the_rest_is_ranked(hw):
+    too_deep, odd = GemmConfig(128, 256, 64, stages=9), GemmConfig(100, 100, 64, stages=3)
+    small = GemmConfig(64, 64, 64, stages=4)
+    ranking = rank(LARGE, [small, too_deep, GOOD, odd], hardware=hw)
+    assert ranking.configs == (GOOD, small)
+    assert [config for config, _ in ranking.pruned] == [too_deep, odd]
+    assert "more than the 232448 B" in ranking.pruned[0][1]
+    assert "multiple of 64" in ranking.pruned[1][1]
+    assert ranking.best == GOOD
+    assert len(ranking) == 2
+    assert [estimate.config for estimate in ranking] == [str(GOOD), str(small)]
+    assert ranking[0].seconds < ranking[1].seconds
+    assert ranking[-1] == ranking[1] == ranking[:2][1]
+
+
+def test_fastest_first_and_equal_to_one_by_one(hw, differences):
+    ranking = rank(LARGE, hardware=hw)
+    seconds = ranking.estimates.seconds
+    assert np.all(np.diff(seconds) >= 0)
+    for place in (0, 1, 17, len(ranking) - 1):
+        alone = rank(LARGE, [ranking.configs[place]], hardware=hw)[0]
+        assert not differences(ranking[place], alone)
+
+
+def test_equal_times_keep_the_order_given(hw):
+    # names of one thing: stated numbers that equal the predicted ones change nothing
+    twins = [GOOD, GemmConfig(128, 256, 64, stages=4, registers=168), GemmConfig(128, 256, 64, stages=4, spills=0)]
+    for order in (twins, twins[::-1], [twins[1], twins[0], twins[2]]):
+        ranking = rank(LARGE, [GemmConfig(64, 64, 64, stages=4), *order], hardware=hw)
+        assert len(set(ranking.estimates.seconds[:3])) == 1
+        assert ranking.configs[:3] == tuple(order)
+
+
+def test_the_order_of_candidates_does_not_move_the_ranking(hw):
+    candidates = gemm_candidates(LARGE)
+    one, other = rank(LARGE, candidates, hardware=hw), rank(LARGE, candidates[::-1], hardware=hw)
+    assert one.estimates.seconds.tolist() == other.estimates.seconds.tolist()
+
+
+def test_ties_are_those_within_two_percent(hw):
+    ranking = rank(LARGE, hardware=hw)
+    seconds = ranking.estimates.seconds
+    assert ranking.ties == np.sum(seconds <= seconds[0] * (1 + TIE))
+    assert seconds[ranking.ties - 1] <= seconds[0] * 1.02 < seconds[ranking.ties]
+    assert rank(LARGE, [GOOD] * 3, hardware=hw).ties == 3
+    assert rank(LARGE, [GOOD, GemmConfig(64, 64, 64, stages=4)], hardware=hw).ties == 1
+
+
+def test_top(hw):
+    every = rank(LARGE, hardware=hw)
+    few = rank(LARGE, hardware=hw, top=3)
+    assert few.configs == every.configs[:3]
+    assert few.ties == every.ties  # of all candidates, shown or not
+    assert len(rank(LARGE, [GOOD], hardware=hw, top=10)) == 1
+    for bad in (0, -1, 1.0, True, "3"):
+        with pytest.raises(ConfigError, match=f"top = {bad!r}; give a whole number of at least 1"):
+            rank(LARGE, [GOOD], hardware=hw, top=bad)
+
+
+def test_nothing_to_rank(hw):
+    with pytest.raises(ConfigError, match="no candidates to rank"):
+        rank(LARGE, [], hardware=hw)
+    bad = [GemmConfig(128, 256, 64, stages=9), GemmConfig(100, 100, 64, stages=3)]
+    with pytest.raises(
+        ConfigError, match="none of 2 candidates is legal for gemm 4096 x 4096 x 4096 bf16; the first: 9"
+    ):
+        rank(LARGE, bad, hardware=hw)
+
+
+def test_a_ranking_is_plain_data(hw):
+    data = rank(LARGE, [GOOD, GemmConfig(128, 256, 64, stages=9)], hardware=hw).to_dict()
+    assert data["schema"] == "tilesight.ranking/1"
+    assert data["hardware"] == hw.name
+    assert [entry["config"] for entry in data["ranked"]] == [str(GOOD)]
+    assert [entry["config"] for entry in data["pruned"]] == [str(GemmConfig(128, 256, 64, stages=9))]
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1), (1, 4096, 4096), (16, 128, 64), (4096, 1, 64), (300, 500, 1000), (8192,) * 3]
+)
+def test_candidates_of_every_size_are_many_and_mostly_legal(hw, size):
+    problem = Gemm(*size)
+    candidates = gemm_candidates(problem)
+    assert len(set(candidates)) == len(candidates) >= 4
+    illegal = refusal_reasons(GemmColumns.of([problem], candidates), hw, 100)
+    assert len(illegal) <= 0.25 * len(candidates), list(illegal.values())[:3]
+
+
+def test_candidates_for_few_tiles_split_k():
+    assert any(config.split_k > 1 for config in gemm_candidates(Gemm(256, 256, 8192)))
+    assert all(config.split_k == 1 for config in gemm_candidates(Gemm(256, 256, 64)))
+    assert any(config.swap_ab for config in gemm_candidates(Gemm(16, 8192, 8192)))
+
+
+def test_batches_of_several_kernel_families_keep_their_order(hw):
+    configs = [
+        GOOD,
+        GemmConfig(128, 128, 64, stages=3, kernel="cp_async"),
+        GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent"),
+        GemmConfig(64, 64, 64, stages=4),
+    ] * 2
+    found = price_many([LARGE], configs, hw, Situation("cold", np.zeros(())), "burst")
+    assert [estimate.config for estimate in found] == [str(config) for config in configs]
+    assert found.column("kernel").tolist() == [f"gemm.{config.kernel}" for config in configs]
+    assert found.seconds[:4].tolist() == found.seconds[4:].tolist()
+
+
+def test_chunks_change_nothing(hw, monkeypatch):
+    candidates = gemm_candidates(LARGE)
+    whole = rank(LARGE, candidates, hardware=hw).estimates.seconds
+    monkeypatch.setattr("tilesight.search.CHUNK", 7)
+    assert rank(LARGE, candidates, hardware=hw).estimates.seconds == pytest.approx(whole, rel=1e-12)
+
+
+def test_the_first_illegal_one_is_named(hw):
+    with pytest.raises(ConfigError, match="^configuration 2: 9 stages of 128x256x64 need"):
+        price_many(
+            [LARGE], [GOOD, GOOD, GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())), "burst"
+        )
+    with pytest.raises(ConfigError, match="^9 stages of 128x256x64 need"):
+        price_many([LARGE], [GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())), "burst")
