@@ -168,7 +168,9 @@ def gemm_plan(columns: GemmColumns, sms: int) -> Plan:
 
 def _assumptions(columns: GemmColumns) -> dict[str, NDArray[np.bool_]]:
     return {
-        "CTAs of one wave advance along k in lockstep, but for the measured loss of merging": np.full(len(columns), True),
+        "CTAs of one wave advance along k in lockstep, but for the measured loss of merging": np.full(
+            len(columns), True
+        ),
         "registers per thread predicted: accumulators plus addresses and loop state": np.isnan(columns.registers),
         "split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part": np.isnan(columns.split_k),
     }
