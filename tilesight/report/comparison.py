@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from tilesight.compare import Result
 from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
 
 REASONS_MOST = 8
 """Distinct reasons for refusals that are printed; the data hold them all."""
+
+SHARES = ("top2_within_2pct",)
+"""Scores that are ratios in the data and percent on paper."""
 
 _TIME = {
     "mape": "mean absolute error",
@@ -19,7 +23,7 @@ _TIME = {
 _RANKING = {
     "top1_regret_geomean": ("picked / best, geometric mean", "{:.3f}"),
     "top1_regret_max": ("picked / best, worst", "{:.3f}"),
-    "top2_within_2pct": ("problems with a good one in the first two", "{:.1%}"),
+    "top2_within_2pct": ("problems with a good one in the first two", "{:.1f} %"),
     "kendall_tau": ("Kendall tau", "{:.3f}"),
 }
 _L2 = {
@@ -46,7 +50,7 @@ def describe_result(result: Result) -> Page:
         Facts([(f"{protocol.name}", protocol.contains) for protocol in result.protocols], "what the times contain"),
         Lines(list(_refusals(result)), "refused"),
     ]
-    return Page(f"{result.table.kind.name}: {result.table.file}", blocks)
+    return Page(f"{Path(result.table.file).name}, a table of kind {result.table.kind.name}", blocks)
 
 
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
@@ -76,6 +80,7 @@ def _by_regime(result: Result) -> Grid:
 
 
 def _worded(scores: dict[str, float | int | None], words: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    scores = scores | {name: 100 * value for name in SHARES if (value := scores.get(name)) is not None}
     values = ((label, form, scores.get(name)) for name, (label, form) in words.items())
     return [(label, form.format(value)) for label, form, value in values if value is not None]
 
