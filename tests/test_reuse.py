@@ -124,7 +124,9 @@ def test_a_batch_is_its_configurations():
 
 @pytest.mark.parametrize("group", [1, 3, 8, 16, 100, 10**6])
 @pytest.mark.parametrize(
-    ("tiles_m", "tiles_n", "slots"), [(500, 400, 17), (1111, 300, 20), (4096, 64, 16), (33, 9000, 13)]
+    ("tiles_m", "tiles_n", "slots"),
+    # in the last, groups of 8 rows and stretches of waves keep step: 3 groups are 4 waves, 10 times that a stretch
+    [(500, 400, 17), (1111, 300, 20), (4096, 64, 16), (33, 9000, 13), (61206, 5, 30)],
 )
 def test_drawn_waves_stand_for_all(tiles_m, tiles_n, slots, group, monkeypatch):
     # 10,000 to 20,000 waves; those drawn stand for stretches, and must give each sum within 3 % of all operand reads

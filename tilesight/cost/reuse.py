@@ -142,7 +142,7 @@ def _wave(access: Access, row: NDArray[np.int64], start: Counts, end: Counts) ->
     ragged_n = width * tile_n - access.n[row]
     first_column = np.floor(offset / head_height)
     head_columns = np.floor((head_end - 1) / head_height) - first_column + 1
-    to_last_column = several | (head_end > (width - 1) * head_height)
+    to_last_column = head_end > (width - 1) * head_height
     wrapped = np.minimum(width, head_columns + np.ceil(foot_count / foot_height))
     columns = np.where(between > 0, width, np.where(several, wrapped, head_columns))
     b_rows = columns * tile_n - to_last_column * ragged_n

@@ -1,0 +1,172 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesight.cost.cache import repeated_residency, resident_share, traffic
+from tilesight.cost.merging import LookupShares
+from tilesight.cost.reuse import hit_probability_gaussian
+from tilesight.errors import UnsupportedError
+from tilesight.plan.access import Access
+
+KIB = 1024
+
+
+def access_of(m, n, k, tile_m=128, tile_n=128, group=8, split=1):
+    one = np.ones(1)
+    return Access(
+        m=m * one,
+        n=n * one,
+        k=k * one,
+        split=split * one,
+        tile_m=tile_m * one,
+        tile_n=tile_n * one,
+        tile_k=64 * one,
+        element_bytes=2 * one,
+        output_bytes=(2 if split == 1 else 4) * one,
+        group=group * one,
+        multicast_a=one,
+        multicast_b=one,
+    )
+
+
+def moved(access, hardware, slots=100, share_a=1.0, share_b=1.0, cache="cold", resident=None):
+    shares = LookupShares(np.array([share_a]), np.array([share_b]))
+    stated = None if resident is None else {name: np.asarray(share) for name, share in resident.items()}
+    return traffic(access, np.array([float(slots)]), shares, hardware, cache, stated)
+
+
+def test_one_wave_by_hand(hw):
+    # 512 x 512 x 256 in tiles of 128 x 128: 16 tiles in one wave; A and B of 256 KiB each, C of 512 KiB.
+    # Asked: 4 columns of tiles ask for A, 4 rows for B: 2 MiB of operands, and C is stored: 2.5 MiB
+    found = moved(access_of(512, 512, 256), hw, share_a=1.0, share_b=0.25)
+    assert found.requested_bytes == (1024 + 1024 + 512) * KIB
+    # A is looked up as asked, B a quarter as often
+    assert found.lookup_bytes == (1024 + 256 + 512) * KIB
+    # each operand byte once, all in the one wave that is the tail of no full one
+    assert found.dram_read_bytes == found.tail_read_bytes == 512 * KIB
+    assert found.full_read_bytes == 0
+    # 1.5 MiB stay in L2 entirely: nothing of C is written back yet
+    assert (found.resident_after, found.dram_write_bytes, found.dirty_after_bytes) == (1, 0, 512 * KIB)
+    # 512 KiB cross between the partitions and miss; half of C's lines cross and hit:
+    # 1 - (512 + 512) / (1792 + 512 + 256)
+    assert found.hit_rate == pytest.approx(0.6)
+
+
+def test_everything_resident_reads_nothing(hw):
+    found = moved(access_of(512, 512, 256), hw, share_b=0.25, resident={"a": 1.0, "b": 1.0})
+    assert found.dram_read_bytes == 0
+    assert found.resident_share == 1
+    # the crossings between the partitions remain: 1 - 512 / (1792 + 512 + 256)
+    assert found.hit_rate == pytest.approx(0.8)
+
+
+def test_states_by_hand(hw):
+    access = access_of(512, 1536, 256)  # A 256 KiB, B 768 KiB: a quarter and three quarters of the operands
+    none = np.zeros(())
+    assert resident_share(access, "cold", None, hw) == 0
+    assert resident_share(access, "warm", {}, hw) == 0
+    assert resident_share(access, "cold", {"a": none + 1}, hw) == 0.25
+    assert resident_share(access, "cold", {"a": none + 0.5, "b": none + 1.0}, hw) == pytest.approx(0.875)
+    assert resident_share(access, "warm", None, hw) == 1  # 2.5 MiB in all
+    assert moved(access, hw, resident={"b": 1.0}).dram_read_bytes == 256 * KIB
+
+
+def test_repeated_residency_by_hand(hw):
+    # all up to 10 MB, nothing from 50 MB, a straight line between
+    sizes = np.array([0.0, 1e7, 2e7, 3e7, 5e7, 1e12])
+    assert repeated_residency(sizes, hw) == pytest.approx([1, 1, 0.75, 0.5, 0, 0])
+
+
+def test_warm_is_the_share_left_by_the_launch_before(hw):
+    # 2048 x 2048 x 2048: operands and C of 8 MiB each, 24 MiB in all: (50 - 25.17) / 40 MB are left
+    found = moved(access_of(2048, 2048, 2048), hw, cache="warm")
+    left = (50e6 - 24 * KIB**2) / 40e6
+    assert found.resident_share == pytest.approx(left)
+    assert found.dram_read_bytes == pytest.approx(
+        16 * KIB**2 * (1 - left), rel=1e-3
+    )  # next to none of what is read again misses
+
+
+def test_blocks_read_again_miss_with_their_reuse_distance(hw):
+    # 100 rows of tiles, 1 column, 1 tile a wave, k = 2**18: an A tile is read once, B's 64 MiB by each of 100 waves.
+    # Between two uses pass 128 rows of A and of B, both held twice, 2**28 B and the tile's output: 4 times the cache
+    access = access_of(12800, 128, 2**18, group=1)
+    found = moved(access, hw, slots=1)
+    assert found.dram_read_bytes == pytest.approx((12800 + 100 * 128) * 2**18 * 2, rel=1e-9)
+    assert found.reread_hit_share < 1e-9
+    # a quarter of k: 2**26 B and 32 KiB between two uses, as much as the cache holds: about half of what is read
+    # again hits, by the stochastic distance model at 16 ways
+    access = access_of(12800, 128, 2**16, group=1)
+    found = moved(access, hw, slots=1)
+    hit = float(hit_probability_gaussian((2**26 + 32 * KIB) / 128, 16, 2**19))
+    assert 0.4 < hit < 0.5
+    again = 99 * 128 * 2**16 * 2
+    assert found.reread_hit_share == pytest.approx(hit, rel=1e-6)
+    assert found.dram_read_bytes == pytest.approx((12800 + 128) * 2**16 * 2 + again * (1 - hit), rel=1e-6)
+
+
+def test_a_split_stores_partial_sums(hw):
+    # 4 parts of fp32: 4 * 4 B an element instead of 2
+    found = moved(access_of(512, 512, 64, split=4), hw)
+    assert found.requested_bytes == (1024 + 1024) * KIB + 512 * 512 * 16
+    assert found.dram_read_bytes == 512 * KIB
+
+
+accesses = st.builds(
+    access_of,
+    m=st.integers(1, 20000),
+    n=st.integers(1, 20000),
+    k=st.integers(1, 200_000),
+    tile_m=st.sampled_from([16, 64, 128, 256]),
+    tile_n=st.sampled_from([16, 64, 128, 256]),
+    group=st.sampled_from([1, 2, 8, 64, 10**6]),
+    split=st.sampled_from([1, 1, 2, 7]),
+)
+share = st.floats(0.25, 1)
+
+
+@given(accesses, st.integers(1, 800), share, share, st.sampled_from(["cold", "warm"]))
+@settings(max_examples=500)
+def test_bytes_are_conserved(gpu, access, slots, share_a, share_b, cache):
+    found = moved(access, gpu, slots, share_a, share_b, cache)
+    slack = 1 + 1e-9
+    operands = access.a_bytes + access.b_bytes
+    output = access.c_bytes * access.split
+    assert found.requested_bytes * slack >= found.lookup_bytes
+    assert found.lookup_bytes * slack >= found.dram_read_bytes + output
+    assert found.requested_bytes == access.requested_bytes + output
+    assert found.dram_read_bytes * slack >= operands * (1 - found.resident_share)
+    assert found.full_read_bytes + found.tail_read_bytes == pytest.approx(found.dram_read_bytes, rel=0.03)
+    assert found.dram_write_bytes + found.dirty_after_bytes == pytest.approx(output)
+    for ratio in (found.hit_rate, found.resident_share, found.reread_hit_share, found.resident_after):
+        assert 0 <= ratio <= 1
+
+
+@given(accesses, st.integers(1, 800), share, share)
+@settings(max_examples=200)
+def test_more_resident_reads_less_and_hits_more(gpu, access, slots, share_a, share_b):
+    states = [{}, {"a": 0.5}, {"a": 1.0}, {"a": 1.0, "b": 0.5}, {"a": 1.0, "b": 1.0}]
+    found = [moved(access, gpu, slots, share_a, share_b, resident=state) for state in states]
+    for less, more in zip(found, found[1:], strict=False):
+        assert more.dram_read_bytes < less.dram_read_bytes
+        assert more.hit_rate >= less.hit_rate
+        assert more.lookup_bytes == less.lookup_bytes
+    # all that remains are lines lost since the launch itself read them
+    assert found[0].dram_read_bytes - found[-1].dram_read_bytes == pytest.approx(access.a_bytes + access.b_bytes)
+
+
+@given(accesses, st.integers(1, 800))
+@settings(max_examples=200)
+def test_a_larger_cache_reads_less(gpu, altered_cache, access, slots):
+    assert moved(access, altered_cache, slots).dram_read_bytes <= moved(access, gpu, slots).dram_read_bytes * (1 + 1e-9)
+
+
+@pytest.fixture(scope="session")
+def altered_cache(gpu, altered):
+    return altered(gpu, {"l2.capacity_bytes": int(1.5 * gpu.l2.capacity_bytes)})
+
+
+def test_needs_its_numbers(hw, altered):
+    with pytest.raises(UnsupportedError, match="has no l2.residency_full_bytes"):
+        moved(access_of(512, 512, 256), altered(hw, {"l2.residency_full_bytes": None}), cache="warm")
