@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -48,8 +50,8 @@ def test_one_wave_by_hand(hw):
     assert found.full_read_bytes == 0
     # 1.5 MiB stay in L2 entirely: nothing of C is written back yet
     assert (found.resident_after, found.dram_write_bytes, found.dirty_after_bytes) == (1, 0, 512 * KIB)
-    # 512 KiB cross between the partitions and miss; half of C's lines cross and hit:
-    # 1 - (512 + 512) / (1792 + 512 + 256)
+    # 512 KiB cross between the partitions and miss; half of C's lines cross and hit: of 1792 + 512 + 256 KiB asked for
+    # at either side of the fabric, 512 + 512 miss
     assert found.hit_rate == pytest.approx(0.6)
 
 
@@ -57,7 +59,7 @@ def test_everything_resident_reads_nothing(hw):
     found = moved(access_of(512, 512, 256), hw, share_b=0.25, resident={"a": 1.0, "b": 1.0})
     assert found.dram_read_bytes == 0
     assert found.resident_share == 1
-    # the crossings between the partitions remain: 1 - 512 / (1792 + 512 + 256)
+    # the crossings between the partitions remain, 512 of 1792 + 512 + 256
     assert found.hit_rate == pytest.approx(0.8)
 
 
@@ -148,7 +150,7 @@ def test_bytes_are_conserved(gpu, access, slots, share_a, share_b, cache):
 def test_more_resident_reads_less_and_hits_more(gpu, access, slots, share_a, share_b):
     states = [{}, {"a": 0.5}, {"a": 1.0}, {"a": 1.0, "b": 0.5}, {"a": 1.0, "b": 1.0}]
     found = [moved(access, gpu, slots, share_a, share_b, resident=state) for state in states]
-    for less, more in zip(found, found[1:], strict=False):
+    for less, more in pairwise(found):
         assert more.dram_read_bytes < less.dram_read_bytes
         assert more.hit_rate >= less.hit_rate
         assert more.lookup_bytes == less.lookup_bytes
