@@ -108,6 +108,18 @@ def byte_table(scores: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def kept() -> list[dict[str, Any]]:
+    """Scores written down so far, in the order of the runs."""
+    known = {run.name: place for place, run in enumerate((*RUNS, *SAMPLES))}
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in SCORES.glob("*.json")]
+    return sorted(found, key=lambda row: (known.get(row["name"], len(known)), row["name"]))
+
+
+def block(scores: list[dict[str, Any]]) -> list[str]:
+    """Markdown of both tables."""
+    return [*time_table(scores), *byte_table(scores)]
+
+
 def write_block(page: Path, lines: list[str]) -> None:
     """Put the lines between the marks of a page."""
     text = page.read_text(encoding="utf-8")
@@ -135,10 +147,7 @@ def main() -> None:
             found = score(run, path, given.gpu)
             (SCORES / f"{run.name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{run.name}: {shown(found['mape'])} % (roofline {shown(found['roofline_mape'])} %), n {found['n']}")
-    known = {run.name: place for place, run in enumerate((*RUNS, *SAMPLES))}
-    kept = [json.loads(path.read_text(encoding="utf-8")) for path in SCORES.glob("*.json")]
-    kept.sort(key=lambda row: (known.get(row["name"], len(known)), row["name"]))
-    lines = [*time_table(kept), *byte_table(kept)]
+    lines = block(kept())
     write_block(ROOT / "README.md", lines)
     write_block(ROOT / "validation" / "README.md", lines)
 
