@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.cost.estimate import NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Estimates, columns_of
-from tilesight.cost.occupancy import registers_per_cta
+from tilesight.cost.occupancy import cluster_sms, registers_per_cta
 from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
 from tilesight.errors import ConfigError, UnsupportedError
@@ -144,7 +144,8 @@ def price_many(
     assumed: list[tuple[str, ...]] = [()] * len(positions)
     for places in _groups(columns, positions):
         rows = positions[places]
-        plan = gemm_plan(columns[rows], sms)
+        part = columns[rows]
+        plan = gemm_plan(part, cluster_sms(part.cluster_m * part.cluster_n, float(sms), hardware))
         got, said = columns_of(price(plan, hardware, situation.rows(rows)), hardware)
         for index, place in enumerate(places):
             assumed[place] = tuple(text for text, holds in plan.assumptions.items() if holds[index])

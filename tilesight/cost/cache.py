@@ -20,8 +20,6 @@ from tilesight.hardware.profile import Profile
 from tilesight.plan.access import Access
 from tilesight.plan.tile import Counts
 
-DEFAULT_ASSOCIATIVITY = 16
-
 
 @dataclass(frozen=True)
 class Traffic:
@@ -43,15 +41,19 @@ class Traffic:
     dirty_after_bytes: Counts
 
 
-def repeated_residency(working_set_bytes: Counts, hardware: Profile) -> Counts:
+READ_BY_ALL = 2.0
+"""Copies of a line in an L2 of two partitions when SMs on both sides read it."""
+
+
+def repeated_residency(held_bytes: Counts, hardware: Profile) -> Counts:
     """Share of a working set that a repeated launch finds in L2, shape (L,).
 
-    A straight line from all (``l2.residency_full_bytes``) to nothing (``l2.residency_none_bytes``): measured with
-    cyclic reads of growing footprints.
+    Every line comes round after all the others: the hit probability at a reuse distance of the whole set, in the
+    stochastic distance-based model. ``held_bytes`` counts every copy of a line.
     """
-    full = hardware.require("l2.residency_full_bytes")
-    none = hardware.require("l2.residency_none_bytes")
-    return np.clip((none - working_set_bytes) / (none - full), 0.0, 1.0)
+    line = hardware.l2.line_bytes
+    ways = int(hardware.require("l2.associativity"))
+    return hit_probability_gaussian(held_bytes / line, ways, hardware.l2.capacity_bytes / line)
 
 
 def resident_share(
@@ -66,7 +68,19 @@ def resident_share(
         return share
     if cache == "cold":
         return np.zeros_like(operands)
-    return repeated_residency(operands + access.c_bytes, hardware)
+    return repeated_residency(held_bytes(access, hardware), hardware)
+
+
+def held_bytes(access: Access, hardware: Profile) -> Counts:
+    """Bytes of L2 that a launch's tensors take, copies in both partitions counted, shape (L,).
+
+    An operand that several CTAs read lives in both partitions; lines of one that a single row of CTAs reads are copied
+    where the reader sits on the far side of their home. The output is written to its home.
+    """
+    one = hardware.require("l2.copies_one_reader")
+    copies_a = np.where(access.tiles_n > 1, READ_BY_ALL, one)
+    copies_b = np.where(access.tiles_m > 1, READ_BY_ALL, one)
+    return copies_a * access.a_bytes + copies_b * access.b_bytes + access.c_bytes
 
 
 def traffic(
@@ -81,7 +95,7 @@ def traffic(
     touched: Touched = lockstep_touched(access, slots)
     line = hardware.l2.line_bytes
     blocks = hardware.l2.capacity_bytes / line
-    ways = int(hardware.l2.associativity or DEFAULT_ASSOCIATIVITY)
+    ways = int(hardware.require("l2.associativity"))
     miss_a = 1.0 - hit_probability_gaussian(touched.distance_a / line, ways, blocks)
     miss_b = 1.0 - hit_probability_gaussian(touched.distance_b / line, ways, blocks)
     share = resident_share(access, cache, resident, hardware)
@@ -97,8 +111,7 @@ def traffic(
     lookups = np.maximum(asked_a * shares.a + asked_b * shares.b, fetched) + output
     crossings = np.minimum(fetched, lookups / 2)
     hit_rate = 1.0 - (reads + crossings) / (lookups + crossings + output / 2)
-    working_set = access.a_bytes + access.b_bytes + access.c_bytes
-    after = repeated_residency(working_set, hardware)
+    after = repeated_residency(held_bytes(access, hardware), hardware)
     dirty = np.minimum(output, hardware.l2.capacity_bytes / 2) * after
     return Traffic(
         requested_bytes=access.requested_bytes + output,

@@ -1,12 +1,19 @@
-"""Power and clock: how far the SM clock falls under a load, in bursts and when sustained.
+"""Power and clock: the SM clock that a tensor load leaves.
 
-The GPU lowers its clock when the power that a load would draw at full clock exceeds what is allowed:
+Tensor cores at work run at ``clock.tensor_hz`` instead of the boost clock, whatever the load. Power lowers it further.
+What a load would draw at that clock is its demand,
 
-    demand   = flop/s + dram_flop_per_byte * DRAM bytes/s              (flop equivalents)
-    slowdown = max(1, demand / allowed) ** (1 / exponent)
+    demand = static + e_flop * flop/s + e_l2 * delivered bytes/s + e_dram * DRAM bytes/s        (watts)
 
-``allowed`` falls from the burst threshold to the sustained one with the logarithm of the time under load.
+with bytes delivered from L2 to shared memory, however few lookups they took. A load that starts is slowed at once, by
+
+    slowdown = max(1, demand / burst_w) ** burst_exponent
+
+and one that lasts by the like of ``sustained_w``: not in its first ``power.burst_s``, fully after ``power.settle_s``, and
+along the logarithm of time between. Data are taken to be random normal; zeros draw a fifth.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,19 +45,57 @@ def busy_seconds(clock: str | float | NDArray[np.float64]) -> NDArray[np.float64
     return seconds
 
 
-def allowed_flop_per_s(busy_s: NDArray[np.float64], hardware: Profile) -> NDArray[np.float64]:
-    """Load that runs at full clock after ``busy_s`` seconds under it, in flop equivalents per second."""
-    burst = hardware.require("power.burst_flop_per_s")
-    sustained = hardware.require("power.sustained_flop_per_s")
+@dataclass(frozen=True)
+class StepLoad:
+    """One k-step of all resident CTAs, run as fast as the SM clock lets it; arrays of shape (L,).
+
+    ``cycles`` that it takes on the busiest SM; ``flop``, ``delivered_bytes`` from L2 to shared memory and
+    ``dram_bytes`` of the whole chip.
+    """
+
+    cycles: Counts
+    flop: Counts
+    delivered_bytes: Counts
+    dram_bytes: Counts
+
+
+def demand_w(load: StepLoad, hardware: Profile) -> Counts:
+    """Power that a load would draw at ``clock.tensor_hz``, in watts, shape (L,)."""
+    joule = hardware.require("power.energy_j_per_flop") * load.flop
+    joule = joule + hardware.require("power.energy_j_per_l2_byte") * load.delivered_bytes
+    joule = joule + hardware.require("power.energy_j_per_dram_byte") * load.dram_bytes
+    return hardware.require("power.static_w") + joule / load.cycles * hardware.require("clock.tensor_hz")
+
+
+def slowdown(demand: Counts, limit_w: float, exponent: float) -> Counts:
+    """Factor by which the clock falls under a demand, at least 1, shape (L,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> slowdown(np.array([500.0, 1600.0]), limit_w=400.0, exponent=0.5)
+    array([1.11803399, 2.        ])
+    """
+    slowed: Counts = np.maximum(1.0, demand / limit_w) ** exponent
+    return slowed
+
+
+def loaded_clock_hz(load: StepLoad, busy_s: NDArray[np.float64], hardware: Profile) -> Counts:
+    """SM clock while tensor cores bind, in Hz, shape (L,).
+
+    Parameters
+    ----------
+    load
+        A k-step.
+    busy_s
+        How long the GPU has been under this load, in seconds, scalar or shape (L,).
+    """
+    demand = demand_w(load, hardware)
+    burst = slowdown(demand, hardware.require("power.burst_w"), hardware.require("power.burst_exponent"))
+    lasting = slowdown(demand, hardware.require("power.sustained_w"), hardware.require("power.sustained_exponent"))
     start, end = hardware.require("power.burst_s"), hardware.require("power.settle_s")
     with np.errstate(divide="ignore"):
         progress = np.clip(np.log(busy_s / start) / np.log(end / start), 0.0, 1.0)
-    allowed: NDArray[np.float64] = burst + (sustained - burst) * progress
-    return allowed
-
-
-def slowdown(flop_per_s: Counts, dram_bytes_per_s: Counts, busy_s: NDArray[np.float64], hardware: Profile) -> Counts:
-    """Factor by which a load stretches, from its rates at full clock, shape (L,); at least 1."""
-    demand = flop_per_s + hardware.require("power.dram_flop_per_byte") * dram_bytes_per_s
-    excess = demand / allowed_flop_per_s(busy_s, hardware)
-    return np.maximum(1.0, excess) ** (1.0 / hardware.require("power.exponent"))
+    # the geometric mean of the two, weighted by progress
+    slowed: Counts = burst ** (1.0 - progress) * np.maximum(lasting, burst) ** progress
+    return hardware.require("clock.tensor_hz") / slowed

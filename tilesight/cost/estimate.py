@@ -40,8 +40,8 @@ class Estimate(Displayable):
         Named parts that sum to ``seconds``.
     busy_s
         Time for which each resource is busy.
-    period_cycles
-        The bounds on one k-step of all resident CTAs in the longest part, in SM cycles; the largest is the period.
+    period_s
+        The bounds on one k-step of all resident CTAs in the longest part; the largest is the period.
     binding
         What binds: a bound of the period, ``"launch"`` (starts and ends outlast the loop) or ``"dram"``.
     margin
@@ -68,7 +68,7 @@ class Estimate(Displayable):
     share_of_peak: float
     terms: Mapping[str, float]
     busy_s: Mapping[str, float]
-    period_cycles: Mapping[str, float]
+    period_s: Mapping[str, float]
     binding: str
     margin: float | None
     regime: str
@@ -95,7 +95,7 @@ class Estimate(Displayable):
     schema: str = field(default=SCHEMA)
 
     def __post_init__(self) -> None:
-        for name in ("terms", "busy_s", "period_cycles", "resident_after"):
+        for name in ("terms", "busy_s", "period_s", "resident_after"):
             object.__setattr__(self, name, freeze_map(getattr(self, name)))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
 
@@ -132,7 +132,7 @@ class Estimate(Displayable):
             value = data[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise ConfigError(f"estimate field {name} = {value!r} is not a finite number")
-        for name in ("terms", "busy_s", "period_cycles", "resident_after"):
+        for name in ("terms", "busy_s", "period_s", "resident_after"):
             if not isinstance(data[name], Mapping):
                 raise ConfigError(f"estimate field {name} is not a table of numbers")
         return cls(**data)
@@ -247,7 +247,7 @@ class Estimates(Sequence[Estimate]):
             seconds_high=None if math.isnan(width) else seconds * (1 + width),
             terms={name: float(self.columns[f"term:{name}"][row]) for name in TERMS},
             busy_s={name: float(self.columns[f"busy:{name}"][row]) for name in _BUSY},
-            period_cycles=periods,
+            period_s=periods,
             binding=str(self.binding[row]),
             margin=ranked[0] / ranked[1] if len(ranked) > 1 else None,
             regime=str(self.names["regime"][row]),
@@ -263,14 +263,13 @@ def columns_of(priced: Priced, hardware: Profile) -> tuple[dict[str, Counts], di
     plan, rounds, moved = priced.plan, priced.waves, priced.traffic
     flop_per_s = plan.flop / priced.seconds
     full_longer = priced.terms["full rounds"] >= priced.terms["tail round"]
-    stretch = np.where(full_longer, priced.full.stretch, priced.tail.stretch)
     numbers = {
         "seconds": priced.seconds,
         "roofline_s": priced.roofline_s,
         "flop": plan.flop,
         "flop_per_s": flop_per_s,
         "share_of_peak": flop_per_s / hardware.tensor[plan.dtype].rate_peak_flop_per_s,
-        "clock_hz": hardware.clock.boost_hz / stretch,
+        "clock_hz": np.where(full_longer, priced.full.clock_hz, priced.tail.clock_hz),
         "ctas": plan.launch.tiles,
         "waves": rounds.waves,
         "rounds": rounds.rounds,

@@ -53,6 +53,7 @@ _ADVICE: Mapping[str, str] = {
     "l2": "L2 lookups of the whole chip; a larger tile, multicast or a raster that merges more requests would help",
     "dram": "DRAM traffic; fewer bytes, or operands left in L2, would help",
     "ring": "the time to fill one stage over the stages in flight; more stages or larger ones would help",
+    "tma": "rows at an odd pitch hold the copy engine; a row pitch that is a multiple of 128 bytes would help",
     "recurrence": "a chain of dependent actions from one iteration to the next",
     "issue": "element-wise loads: strides that are not a multiple of 16 elements forbid vector loads; pad them",
     "launch": "starts and ends, not the loop: launch, first fill and epilogue outlast it; fuse, or split k over more SMs",
@@ -94,11 +95,11 @@ def explain_estimate(estimate: Estimate, other: Estimate | None = None) -> Expla
 
 def _reasons(estimate: Estimate) -> list[str]:
     said = [f"bound by {estimate.binding}: {_ADVICE[estimate.binding]}"]
-    ranked = sorted(estimate.period_cycles.items(), key=lambda item: -item[1])
+    ranked = sorted(estimate.period_s.items(), key=lambda item: -item[1])
     if len(ranked) > 1:
         (first, most), (second, next_most) = ranked[:2]
         said.append(
-            f"a k-step takes {most:.0f} cycles for {first}, {next_most:.0f} for {second} ({most / next_most:.2f}x)"
+            f"a k-step takes {most * 1e9:.0f} ns for {first}, {next_most * 1e9:.0f} ns for {second} ({most / next_most:.2f}x)"
         )
     if 0 < estimate.tail_share < 1 and estimate.rounds > 0:
         said.append(

@@ -5,7 +5,7 @@ CTAs are launched GPC by GPC and TPC by TPC, so neighbours in the raster are nei
 loads), share one lookup while they are in flight together. CTAs that share an operand drift apart along k, which pulls
 the share back towards 1:
 
-    s' = s + (1 - s) * drift
+    s' = s + (1 - s) * loss
 
 with s = distinct tiles among one such group of neighbours / the group's size. Cluster multicast divides an operand's
 lookups by the CTAs that receive the copy.
@@ -14,7 +14,6 @@ lookups by the CTAs that receive the copy.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesight.hardware.profile import Profile
 from tilesight.plan.access import Access
@@ -46,32 +45,48 @@ def distinct_among_neighbours(sharers: Counts, size: Counts) -> Counts:
     return np.minimum(distinct, size) / size
 
 
-def lookup_shares(access: Access, ctas_per_sm: Counts, in_order: bool, hardware: Profile) -> LookupShares:
+def merging_loss(access: Access, bulk: bool, ctas_per_sm: Counts, rounds: Counts, hardware: Profile) -> Counts:
+    """How far drift along k ends merging: 0 all neighbours merge, 1 none do; below 0 further sharers merge too.
+
+    ``rounds`` counts tiles over slots, at least 1. Bulk loads of persistent CTAs keep their pace (a constant). Pointer
+    loads of one CTA an SM lose as successive rounds start apart; several CTAs on an SM compete for it, and lose with
+    the elements of k that they have passed:
+
+        one CTA    start + rise * y / (y + rounds_half),       y = rounds - 1
+        several    most * x / (x + elements_half),             x = k * (rounds - 1/2)
+    """
+    if bulk:
+        return np.full_like(access.k, hardware.require("merging.loss_bulk"))
+    further = rounds - 1.0
+    rise = hardware.require("merging.loss_one_cta_rise")
+    half = hardware.require("merging.loss_one_cta_rounds")
+    alone = hardware.require("merging.loss_one_cta_start") + rise * further / (further + half)
+    passed = access.k * (rounds - 0.5)
+    crowded = passed / (passed + hardware.require("merging.loss_many_ctas_elements"))
+    return np.where(ctas_per_sm > 1, hardware.require("merging.loss_many_ctas") * crowded, alone)
+
+
+def lookup_shares(
+    access: Access, in_order: bool, bulk: bool, ctas_per_sm: Counts, rounds: Counts, hardware: Profile
+) -> LookupShares:
     """Share of asked operand bytes that L2 looks up, after multicast and merging of requests in flight.
 
     ``in_order`` loops load with one instruction stream per CTA (pointer loads, bulk loads without multicast);
     warp-specialised clusters merge on top of their multicast only the operand that is not multicast.
     """
     size = np.asarray(hardware.require("merging.requests_async"))
-    drift = np.where(
-        ctas_per_sm > 1, hardware.require("merging.drift_many_ctas"), hardware.require("merging.drift_one_cta")
-    )
+    loss = merging_loss(access, bulk, ctas_per_sm, rounds, hardware)
     group = np.minimum(access.group, access.tiles_m)
+
+    def pulled(share: Counts) -> Counts:
+        return np.clip(share + (1.0 - share) * loss, 0.0, 1.0)
+
     if in_order:
         a = np.minimum(size, group) / size  # neighbours lie in different rows of tiles until the group ends
-        b = distinct_among_neighbours(group, size)
-        return LookupShares(a + (1 - a) * drift, b + (1 - b) * drift)
+        return LookupShares(pulled(a), pulled(distinct_among_neighbours(group, size)))
     cluster = access.multicast_a * access.multicast_b
-    neighbours = np.maximum(size / cluster, 1.0)  # clusters whose requests can meet
-
-    def share(multicast: Counts) -> Counts:
-        alone = 1.0 / multicast
-        merged = 1.0 / neighbours
-        return np.where(multicast > 1, alone, merged + (1 - merged) * drift)
-
-    return LookupShares(share(access.multicast_a), share(access.multicast_b))
-
-
-def has_sharing(access: Access) -> NDArray[np.bool_]:
-    """Whether any two CTAs of the launch read the same tile, shape (L,)."""
-    return (access.tiles_m > 1) | (access.tiles_n > 1)
+    merged = pulled(1.0 / np.maximum(size / cluster, 1.0))  # of clusters whose requests can meet
+    return LookupShares(
+        np.where(access.multicast_a > 1, 1.0 / access.multicast_a, merged),
+        np.where(access.multicast_b > 1, 1.0 / access.multicast_b, merged),
+    )

@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.cost.cache import Traffic, traffic
-from tilesight.cost.clock import slowdown
+from tilesight.cost.clock import StepLoad, loaded_clock_hz
 from tilesight.cost.envelope import envelope
 from tilesight.cost.merging import LookupShares, lookup_shares
 from tilesight.cost.occupancy import Occupancy, Waves, occupancy, waves
 from tilesight.cost.roofline import roofline_seconds
-from tilesight.cost.schedule import DependenceBounds, dependence_bounds
-from tilesight.cost.throughput import StepCosts, step_costs
+from tilesight.cost.schedule import dependence_bounds
+from tilesight.cost.throughput import StepCosts, outside_rows_s, step_costs
 from tilesight.hardware.profile import Profile
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts
 
-BOUNDS = ("tensor", "l2", "dram", "ring", "recurrence", "issue")
+BOUNDS = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue")
 """What a period can be bound by, in the order of ties."""
 
 TERMS = (
@@ -76,11 +76,19 @@ class Situation:
 
 @dataclass(frozen=True)
 class Period:
-    """Steady period of one population (CTAs in flight) in cycles, and its bounds, shape (L,) each."""
+    """Steady period of one population (CTAs in flight) and its bounds, in seconds, shape (L,) each.
 
-    cycles: Counts
+    ``bounds`` hold at ``clock_hz``, the clock under this load; ``unloaded_s`` is the period at ``clock.tensor_hz``.
+    """
+
     bounds: Mapping[str, Counts]
-    stretch: Counts
+    unloaded_s: Counts
+    clock_hz: Counts
+
+    @property
+    def seconds(self) -> Counts:
+        """The largest bound, shape (L,)."""
+        return np.max(np.stack([self.bounds[name] for name in BOUNDS]), axis=0)
 
     @property
     def binding(self) -> NDArray[np.intp]:
@@ -125,53 +133,52 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     UnsupportedError
         If the profile lacks a number that the plan needs; the error names it.
     """
-    boost = hardware.clock.boost_hz
     resident = occupancy(plan.launch, hardware)
     rounds = waves(plan.launch, resident, hardware, situation.sms)
     crowd = np.where(rounds.full > 0, rounds.per_sm, rounds.tail_per_sm)
-    shares = lookup_shares(plan.access, crowd, plan.in_order, hardware)
+    bulk = plan.demands["load"].engine == "tma"
+    shares = lookup_shares(plan.access, plan.in_order, bulk, crowd, np.maximum(rounds.waves, 1.0), hardware)
     moved = traffic(plan.access, rounds.slots, shares, hardware, situation.cache, situation.resident)
     costs = step_costs(plan, shares, moved.resident_share, hardware)
-    bounds = dependence_bounds(plan.graph, {"load": costs.fill, "wait": np.zeros(1), "mma": costs.tensor}, plan.loop)
 
     steps = plan.loop.iterations
-    full_tiles = rounds.full * rounds.slots
     has_tail = rounds.tail > 0
     full_reads = np.where(has_tail, moved.full_read_bytes, moved.dram_read_bytes)
-    full_step_bytes = full_reads / np.maximum(full_tiles, 1.0) / steps
-    tail_step_bytes = np.where(has_tail, moved.tail_read_bytes / np.maximum(rounds.tail, 1.0) / steps, 0.0)
-    full = _period(plan, costs, bounds, rounds.per_sm, rounds.slots, full_step_bytes, hardware, situation)
-    tail = _period(
-        plan, costs, bounds, rounds.tail_per_sm, np.maximum(rounds.tail, 1), tail_step_bytes, hardware, situation
-    )
+    full_reads = full_reads / np.maximum(rounds.full * rounds.slots, 1.0) / steps
+    tail_reads = np.where(has_tail, moved.tail_read_bytes / np.maximum(rounds.tail, 1.0) / steps, 0.0)
+    full = _period(plan, costs, rounds.per_sm, rounds.slots, full_reads, hardware, situation)
+    tail_ctas = np.maximum(rounds.tail, 1.0)
+    tail = _period(plan, costs, np.maximum(rounds.tail_per_sm, 1.0), tail_ctas, tail_reads, hardware, situation)
 
+    full_steps, tail_steps = steps * rounds.full, np.where(has_tail, steps, 0.0)
+    slowed = full_steps * (full.seconds - full.unloaded_s) + tail_steps * (tail.seconds - tail.unloaded_s)
     terms = {
         "start": _start_s(plan, hardware) + np.zeros(len(plan)),
         "descriptors": _descriptor_s(plan, hardware),
-        "prologue": costs.fill / boost,
-        "full rounds": steps * rounds.full * full.cycles / boost,
-        "tail round": np.where(has_tail, steps * tail.cycles / boost, 0.0),
-        "between rounds": _between_rounds_cycles(plan, rounds, costs, hardware, situation) / boost,
-        "epilogue": _epilogue_cycles(plan, rounds, np.where(has_tail, rounds.tail, rounds.slots), hardware) / boost,
+        "prologue": costs.fill_s,
+        "full rounds": full_steps * full.unloaded_s,
+        "tail round": tail_steps * tail.unloaded_s,
+        "between rounds": _between_rounds_s(plan, rounds, costs, hardware),
+        "epilogue": _epilogue_s(plan, np.where(has_tail, rounds.tail, rounds.slots), hardware),
         "reduction": _reduction_s(plan, hardware),
+        "clock": slowed,
     }
-    stretched = terms["full rounds"] * (full.stretch - 1) + terms["tail round"] * (tail.stretch - 1)
-    terms["clock"] = stretched
-    terms = {name: np.asarray(value, dtype=float) for name, value in terms.items()}
-    total = sum(terms.values(), start=np.zeros(len(plan)))
+    before = terms["start"] + terms["descriptors"] + terms["prologue"]
+    after = terms["between rounds"] + terms["epilogue"] + terms["reduction"]
+    total = envelope(before, full_steps, full.seconds, tail_steps * tail.seconds + after)
     floor = _dram_floor_s(plan, terms, moved, hardware, situation)
     terms["dram floor"] = np.maximum(floor - total, 0.0)
-    loop_cycles = steps * (rounds.full * rounds.per_sm + rounds.tail_per_sm)
-    dram_s = (moved.dram_read_bytes + moved.dram_write_bytes) / hardware.require("dram.bandwidth_read_bytes_per_s")
+    tensor_s = full_steps * full.bounds["tensor"] + tail_steps * tail.bounds["tensor"]
     return Priced(
         plan=plan,
         situation=situation,
         seconds=total + terms["dram floor"],
         terms={name: terms[name] for name in TERMS},
         busy_s={
-            "tensor": loop_cycles * costs.tensor / boost,
-            "l2": moved.lookup_bytes / hardware.require("l2.lookup_bytes_per_cycle") / boost,
-            "dram": dram_s,
+            "tensor": tensor_s,
+            "l2": moved.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
+            "dram": moved.dram_read_bytes / hardware.require("dram.bandwidth_read_bytes_per_s")
+            + moved.dram_write_bytes / hardware.require("dram.bandwidth_write_bytes_per_s"),
         },
         occupancy=resident,
         waves=rounds,
@@ -187,28 +194,51 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
 def _period(
     plan: Plan,
     costs: StepCosts,
-    bounds: DependenceBounds,
     per_sm: Counts,
     total: Counts,
     read_bytes: Counts,
     hardware: Profile,
     situation: Situation,
 ) -> Period:
-    """Period of ``total`` CTAs, ``per_sm`` on the busiest SM, that each read ``read_bytes`` of DRAM a step."""
-    boost = hardware.clock.boost_hz
-    each = {
-        "tensor": per_sm * costs.tensor,
-        "l2": total * costs.lookups,
-        "dram": total * read_bytes / hardware.require("dram.bandwidth_read_bytes_per_s") * boost,
-        "ring": bounds.ring,
-        "recurrence": bounds.recurrence,
-        "issue": per_sm * costs.scalar_issue,
+    """Period of ``total`` CTAs, ``per_sm`` on the busiest SM, that each read ``read_bytes`` of DRAM a step.
+
+    The clock is the one at which the step's work, done as fast as what goes by the clock allows (tensor cores, the
+    loop's own instructions), meets the limits. Where something else binds, less power is drawn and the clock is higher;
+    what binds then does not go by it.
+    """
+    tensor_hz = hardware.require("clock.tensor_hz")
+    cycles = per_sm * costs.tensor_cycles
+    flop = plan.demands["mma"].flop
+    assert flop is not None  # every product multiplies
+    stage_bytes = plan.demands["load"].global_bytes
+    assert stage_bytes is not None  # and loads its operands
+    clocked = np.maximum(np.maximum(cycles, costs.chain_cycles), per_sm * costs.issue_cycles)
+    load = StepLoad(clocked, total * flop, total * stage_bytes, total * read_bytes)
+    clock = loaded_clock_hz(load, situation.busy_s, hardware)
+    fill = costs.fill_latency_s + per_sm * costs.fill_bytes_s
+    # a ragged tile holds up an in-order launch of one round; among many tiles, or loaded ahead, others make up for it
+    alone = (total >= plan.launch.tiles) & plan.in_order
+    outside = np.where(alone, outside_rows_s(plan, hardware), 0.0)
+    shared = {
+        "l2": total * costs.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
+        "dram": load.dram_bytes / hardware.require("dram.bandwidth_read_bytes_per_s"),
     }
-    cycles = np.max(np.stack([each[name] for name in BOUNDS]), axis=0)
-    flop = total * (plan.demands["mma"].flop if plan.demands["mma"].flop is not None else 0.0)
-    per_second = boost / cycles
-    stretch = slowdown(flop * per_second, total * read_bytes * per_second, situation.busy_s, hardware)
-    return Period(cycles, each, stretch)
+
+    def bounds_at(hz: Counts) -> dict[str, Counts]:
+        chain = costs.chain_cycles / hz
+        delays = {"issue": chain, "load": fill, "wait": np.zeros(1), "mma": costs.tensor_cycles / hz}
+        dependence = dependence_bounds(plan.graph, delays, plan.loop)
+        return {
+            "tensor": cycles / hz,
+            "issue": per_sm * costs.issue_cycles / hz,
+            "tma": per_sm * (costs.copy_s + outside),
+            "ring": dependence.ring,
+            "recurrence": dependence.recurrence,
+            **shared,
+        }
+
+    unloaded = Period(bounds_at(np.full_like(cycles, tensor_hz)), cycles, clock).seconds
+    return Period(bounds_at(clock), unloaded, clock)
 
 
 def _start_s(plan: Plan, hardware: Profile) -> float:
@@ -222,27 +252,32 @@ def _descriptor_s(plan: Plan, hardware: Profile) -> Counts:
     return np.where(built > 0, hardware.require("launch.descriptor_s"), 0.0)
 
 
-def _epilogue_cycles(plan: Plan, rounds: Waves, active: Counts, hardware: Profile) -> Counts:
-    """Store of one tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs)."""
+def _epilogue_s(plan: Plan, active: Counts, hardware: Profile) -> Counts:
+    """Store of the last tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs), in seconds."""
     kind = "in_order" if plan.in_order else "specialized"
     tile_bytes = plan.demands["store"].global_bytes
     assert tile_bytes is not None
     sms = np.minimum(active, float(hardware.sm_count))
-    own = hardware.require(f"epilogue.{kind}_bytes_per_cycle")
-    chip = hardware.require("l2.store_bytes_per_cycle")
-    return hardware.require(f"epilogue.{kind}_fixed_cycles") + tile_bytes / np.minimum(own, chip / sms)
+    own = hardware.require(f"epilogue.{kind}_bytes_per_s")
+    chip = hardware.require("l2.store_bytes_per_s")
+    return hardware.require(f"epilogue.{kind}_fixed_s") + tile_bytes / np.minimum(own, chip / sms)
 
 
-def _between_rounds_cycles(
-    plan: Plan, rounds: Waves, costs: StepCosts, hardware: Profile, situation: Situation
-) -> Counts:
-    """What each further tile of a slot costs beside its k-steps; co-resident CTAs compute meanwhile."""
+def _between_rounds_s(plan: Plan, rounds: Waves, costs: StepCosts, hardware: Profile) -> Counts:
+    """What each further round costs an SM beside its k-steps: fixed + the round's output bytes / rate.
+
+    Pointer kernels end a CTA and start another, so that nothing of it overlaps, and their first fill waits for DRAM
+    where operands do; persistent ones store while the next tile loads.
+    """
     further = np.maximum(rounds.rounds - 1, 0.0)
     kernel = plan.kernel.split(".")[1]
-    epilogue = _epilogue_cycles(plan, rounds, rounds.slots, hardware)
-    exposed = hardware.require(f"rounds.{kernel}_epilogue_share") * epilogue
-    exposed = exposed + hardware.require(f"rounds.{kernel}_prologue_share") * costs.fill
-    return further * exposed / rounds.per_sm
+    tile_bytes = plan.demands["store"].global_bytes
+    assert tile_bytes is not None
+    each = hardware.require(f"rounds.{kernel}_fixed_s")
+    each = each + rounds.per_sm * tile_bytes / hardware.require(f"rounds.{kernel}_bytes_per_s")
+    if kernel == "cp_async":
+        each = each + costs.fill_latency_s - hardware.require("fill.latency_l2_s")
+    return further * each
 
 
 def _reduction_s(plan: Plan, hardware: Profile) -> Counts:
@@ -270,13 +305,6 @@ def _dram_floor_s(
         evicted = np.minimum(evicted, situation.dirty_bytes)
         seconds = seconds + evicted / hardware.require("dram.bandwidth_write_bytes_per_s")
     return terms["start"] + terms["prologue"] + terms["reduction"] + seconds
-
-
-def envelope_of_tile(priced: Priced, hardware: Profile) -> Counts:
-    """Envelope of one tile alone on the chip's period, in seconds, shape (L,): the same equation one level down."""
-    boost = hardware.clock.boost_hz
-    period = np.where(priced.waves.full > 0, priced.full.cycles, priced.tail.cycles)
-    return envelope(priced.costs.fill, priced.plan.loop.iterations, period, priced.terms["epilogue"] * boost) / boost
 
 
 def binding_names(priced: Priced) -> list[str]:

@@ -276,7 +276,6 @@ def _problems(profile: Profile) -> Iterator[str]:
         ("dram.bandwidth_sustained_bytes_per_s", "dram.bandwidth_peak_bytes_per_s"),
         ("dram.bandwidth_read_bytes_per_s", "dram.bandwidth_peak_bytes_per_s"),
         ("dram.bandwidth_write_bytes_per_s", "dram.bandwidth_peak_bytes_per_s"),
-        ("l2.residency_full_bytes", "l2.residency_none_bytes"),
         ("clock.base_hz", "clock.boost_hz"),
     ):
         value, most = profile.get(name), profile.get(limit)

@@ -15,12 +15,11 @@ from tilesight.hardware.numbers import (
     BytesPerCycle,
     BytesPerS,
     CacheBytes,
-    ChipBytesPerCycle,
     Count,
     Cycles,
     DramBytes,
+    Elements,
     Factor,
-    FlopPerByte,
     FlopPerCycle,
     FlopPerS,
     Hz,
@@ -28,7 +27,9 @@ from tilesight.hardware.numbers import (
     Ratio,
     Registers,
     Seconds,
+    SignedFactor,
     SmBytes,
+    SmBytesPerS,
     Watts,
     freeze_map,
 )
@@ -49,6 +50,7 @@ class Clock(Table):
     """SM clock. ``boost_hz`` is the highest clock the GPU runs at and what ``burst`` means."""
 
     boost_hz: Hz
+    tensor_hz: Hz | None = None  # what is left of it while tensor cores work at all
     base_hz: Hz | None = None
 
 
@@ -86,41 +88,50 @@ class Dram(Table):
 
 
 class L2(Table):
-    """Second-level cache, whole GPU. Repeated cyclic reads of up to ``residency_full_bytes`` all hit, of
-    ``residency_none_bytes`` and more never do."""
+    """Second-level cache, whole GPU. ``associativity`` is the one that the stochastic distance-based model takes to have
+    the edge of capacity that repeated launches show; ``copies_one_reader`` are the copies of a line that one SM reads."""
 
     capacity_bytes: CacheBytes
     line_bytes: BlockBytes
     sector_bytes: BlockBytes
     partitions: Count | None = None
     associativity: Count | None = None
-    lookup_bytes_per_cycle: ChipBytesPerCycle | None = None
-    store_bytes_per_cycle: ChipBytesPerCycle | None = None
-    residency_full_bytes: CacheBytes | None = None
-    residency_none_bytes: CacheBytes | None = None
+    lookup_bytes_per_s: BytesPerS | None = None
+    store_bytes_per_s: BytesPerS | None = None  # output tiles of all SMs
+    copies_one_reader: Factor | None = None
     dirty_evicted_share: Factor | None = None  # dirty bytes written back per byte that takes their place
 
 
 class Fill(Table):
-    """Filling one stage of a software pipeline, from one SM."""
+    """Filling one stage of a software pipeline: latency + bytes / rate of one SM, while all SMs fill."""
 
-    latency_l2_cycles: Cycles | None = None
-    latency_dram_extra_cycles: Cycles | None = None
-    cp_async_bytes_per_cycle: BytesPerCycle | None = None
-    tma_bytes_per_cycle: BytesPerCycle | None = None
-    tma_unaligned_row_cycles: Cycles | None = None  # a 128-byte box row at a pitch of 16 but not 32 bytes
+    latency_l2_s: Seconds | None = None
+    latency_dram_extra_s: Seconds | None = None  # on top, for lines that come from DRAM
+    cp_async_bytes_per_s: SmBytesPerS | None = None
+    tma_bytes_per_s: SmBytesPerS | None = None
+    row_128_s: Seconds | None = None  # a 128-byte row of a bulk-copy box, rows at a pitch of 128 bytes
+    row_16_s: Seconds | None = None  # ... at a pitch of 16 but not 32 bytes
+    row_32_s: Seconds | None = None  # ... of 32 but not 64
+    row_64_s: Seconds | None = None  # ... of 64 but not 128
+    row_outside_s: Seconds | None = None  # ... wholly outside the matrix
+    cp_async_unaligned_share: Ratio | None = None  # of the cp.async rate left at a pitch of 32 but not 128 bytes
     scalar_elements_per_cycle: BytesPerCycle | None = None  # element-wise loads where strides forbid vectors
+    spilled_elements_per_cycle: BytesPerCycle | None = None  # ... in kernels that spill registers
 
 
 class Merging(Table):
-    """Requests in flight for one line that share a lookup, and the spread of CTAs that limits it."""
+    """Requests in flight for one line that share a lookup, and how the spread of CTAs ends it (``cost/merging.py``)."""
 
     requests_async: Factor | None = None
     requests_plain: Factor | None = None
-    window_l2_cycles: Cycles | None = None
-    window_dram_cycles: Cycles | None = None
-    drift_one_cta: Factor | None = None
-    drift_many_ctas: Factor | None = None
+    window_l2_s: Seconds | None = None
+    window_dram_s: Seconds | None = None
+    loss_one_cta_start: SignedFactor | None = None
+    loss_one_cta_rise: SignedFactor | None = None
+    loss_one_cta_rounds: Factor | None = None
+    loss_many_ctas: Factor | None = None
+    loss_many_ctas_elements: Elements | None = None
+    loss_bulk: SignedFactor | None = None
 
 
 class TensorRate(Table):
@@ -133,29 +144,32 @@ class TensorRate(Table):
 
 
 class Wgmma(Table):
-    """What tensor instructions cost beyond their flop, per CTA and k-step."""
+    """What a k-step costs a CTA beyond the flop of its matrix instructions, by kind of loop."""
 
-    smem_a_bytes_per_cycle: BytesPerCycle | None = None
-    gap_in_order_cycles: Cycles | None = None
-    gap_specialized_cycles: Cycles | None = None
-    step_in_order_cycles: Cycles | None = None
+    step_in_order_cycles: Cycles | None = None  # added to the instructions of each k-step
     step_specialized_cycles: Cycles | None = None
+    chain_cp_async_cycles: Cycles | None = None  # least time of a k-step: waits, barriers and issue one after the other
+    chain_tma_persistent_cycles: Cycles | None = None
+    chain_warp_specialized_cycles: Cycles | None = None
+    chain_full_box_cycles: Cycles | None = None  # ... of a specialised loop whose bulk copies have 64 rows and more
     mma_sync_rate_share: Ratio | None = None  # rate of mma.sync over that of wgmma
 
 
 class Power(Table):
-    """Power limit and the law by which the clock falls under load."""
+    """Power and the law by which the clock falls under load (``cost/clock.py``); energies at ``clock.tensor_hz``."""
 
-    limit_w: Watts | None = None
+    limit_w: Watts | None = None  # of the board
     idle_w: Watts | None = None
-    burst_flop_per_s: FlopPerS | None = None  # load that runs at full clock at first ...
-    sustained_flop_per_s: FlopPerS | None = None  # ... and after settle_s of it
-    burst_s: BusySeconds | None = None
-    exponent: Factor | None = None
-    dram_flop_per_byte: FlopPerByte | None = None
+    static_w: Watts | None = None  # what a load draws beside its work
     energy_j_per_flop: JoulesPerUnit | None = None
+    energy_j_per_l2_byte: JoulesPerUnit | None = None  # delivered to shared memory
     energy_j_per_dram_byte: JoulesPerUnit | None = None
-    settle_s: BusySeconds | None = None
+    burst_w: Watts | None = None  # demand that slows a load at once
+    burst_exponent: Factor | None = None
+    sustained_w: Watts | None = None  # demand that slows a lasting load
+    sustained_exponent: Factor | None = None
+    burst_s: BusySeconds | None = None  # load that only burst_w slows
+    settle_s: BusySeconds | None = None  # load that sustained_w slows
 
 
 class Launch(Table):
@@ -167,30 +181,30 @@ class Launch(Table):
     start_specialized_s: Seconds | None = None
     cta_start_cycles: Cycles | None = None
     event_s: Seconds | None = None
-    cold_extra_s: Seconds | None = None
+    cold_extra_s: Seconds | None = None  # a first launch: cold instructions, parameters, descriptors
     descriptor_s: Seconds | None = None
     dependent_kernel_s: Seconds | None = None
     reduction_bytes_per_s: BytesPerS | None = None  # partial sums of a split, mostly from L2
 
 
 class Rounds(Table):
-    """What a further tile of the same slot pays of its ends, beside its k-steps."""
+    """What a further tile of the same slot costs beside its k-steps: fixed + output bytes of an SM / rate."""
 
-    cp_async_prologue_share: Ratio | None = None
-    cp_async_epilogue_share: Ratio | None = None
-    tma_persistent_prologue_share: Ratio | None = None
-    tma_persistent_epilogue_share: Ratio | None = None
-    warp_specialized_prologue_share: Ratio | None = None
-    warp_specialized_epilogue_share: Ratio | None = None
+    cp_async_fixed_s: Seconds | None = None
+    cp_async_bytes_per_s: SmBytesPerS | None = None
+    tma_persistent_fixed_s: Seconds | None = None
+    tma_persistent_bytes_per_s: SmBytesPerS | None = None
+    warp_specialized_fixed_s: Seconds | None = None
+    warp_specialized_bytes_per_s: SmBytesPerS | None = None
 
 
 class Epilogue(Table):
-    """Writing an output tile, from one SM."""
+    """Writing the last output tile, from one SM: fixed + bytes / rate."""
 
-    in_order_fixed_cycles: Cycles | None = None
-    in_order_bytes_per_cycle: BytesPerCycle | None = None
-    specialized_fixed_cycles: Cycles | None = None
-    specialized_bytes_per_cycle: BytesPerCycle | None = None
+    in_order_fixed_s: Seconds | None = None
+    in_order_bytes_per_s: SmBytesPerS | None = None
+    specialized_fixed_s: Seconds | None = None
+    specialized_bytes_per_s: SmBytesPerS | None = None
 
 
 class Uncertainty(Table):
@@ -198,11 +212,12 @@ class Uncertainty(Table):
 
     tensor: Ratio | None = None
     l2: Ratio | None = None
-    ring: Ratio | None = None
     dram: Ratio | None = None
-    launch: Ratio | None = None
-    issue: Ratio | None = None
+    tma: Ratio | None = None
+    ring: Ratio | None = None
     recurrence: Ratio | None = None
+    issue: Ratio | None = None
+    launch: Ratio | None = None
 
 
 class Derived(Table):

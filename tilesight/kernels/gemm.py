@@ -2,6 +2,7 @@
 
 One loop body serves them all:
 
+    issue   the loop's own instructions: waits, barriers, addresses, one iteration after the other
     load    fill one ring slot with an A and a B tile      (cp.async or TMA)
     wait    the slot's barrier
     mma     tile_k / 16 instructions deep, one m64 x n strip after another
@@ -52,20 +53,26 @@ MIN_KSTEPS_PER_SPLIT = 4
 @cache
 def loop_graph(kernel: int) -> TileGraph:
     """Loop body of one CTA of a kernel family, built once."""
-    actions = [Action("load", ActionKind.LOAD), Action("wait", ActionKind.WAIT), Action("mma", ActionKind.MMA)]
-    edges = [Edge("load", "wait"), Edge("wait", "mma"), Edge("mma", "load", Distance("stages"), ring=True)]
+    kinds = (ActionKind.ISSUE, ActionKind.LOAD, ActionKind.WAIT, ActionKind.MMA)
+    actions = [Action(str(kind), kind) for kind in kinds]
+    edges = [
+        Edge("issue", "issue", Distance(offset=1)),
+        Edge("load", "wait"),
+        Edge("wait", "mma"),
+        Edge("mma", "load", Distance("stages"), ring=True),
+    ]
     if kernel != WARP_SPECIALIZED:
         edges.append(Edge("load", "load", Distance("stages", -1, absent_below=1), ring=True))
     return TileGraph(actions, edges)
 
 
-def library_split(columns: GemmColumns, sms: int) -> Counts:
+def library_split(columns: GemmColumns, slots: Counts) -> Counts:
     """Splits of k, those left open filled in as libraries do for few tiles, shape (L,).
 
-    As many as fill the SMs once, at least 2, leaving at least 4 k-steps a part and at most 24 parts.
+    As many as fill the ``slots`` (SMs that the clusters can hold) once, at least 2, leaving at least 4 k-steps a part and at most 24 parts.
     """
     ksteps = tiles_to_cover(columns.k, columns.tile_k)
-    wanted = np.minimum(np.floor(sms / columns.tiles), np.floor(ksteps / MIN_KSTEPS_PER_SPLIT))
+    wanted = np.minimum(np.floor(slots / columns.tiles), np.floor(ksteps / MIN_KSTEPS_PER_SPLIT))
     chosen = np.minimum(np.clip(wanted, 2.0, MAX_SPLIT), np.maximum(ksteps, 1.0))
     return np.where(np.isnan(columns.split_k), chosen, columns.split_k)
 
@@ -85,18 +92,18 @@ def _instructions(columns: GemmColumns) -> MatrixInstructions:
     )
 
 
-def gemm_plan(columns: GemmColumns, sms: int) -> Plan:
+def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     """Plan of a batch of products, all of one kernel family.
 
     Parameters
     ----------
     columns
         The batch, shape (L,); legal (:func:`tilesight.kernels.gemm_legal.illegal` names nothing).
-    sms
-        SMs that may be used, for splits left open.
+    slots
+        SMs that the clusters can fill at once, shape (L,), for splits left open.
     """
     kernel = int(columns.kernel[0])
-    split = library_split(columns, sms)
+    split = library_split(columns, slots)
     part_k = np.where(split > 1, np.ceil(columns.k / split), columns.k)
     size = np.full_like(columns.m, columns.operand_bytes)
     output = np.where(split > 1, float(ACCUMULATOR_BYTES), size)
@@ -119,7 +126,7 @@ def gemm_plan(columns: GemmColumns, sms: int) -> Plan:
     pitch_a, pitch_b = pitch_bytes(columns)
     one = np.ones_like(columns.m)
     specialized = kernel == WARP_SPECIALIZED
-    scalar = (kernel == CP_ASYNC) & ((pitch_a / size % VECTOR_ELEMENTS != 0) | (pitch_b / size % VECTOR_ELEMENTS != 0))
+    scalar = [(kernel == CP_ASYNC) & (pitch / size % VECTOR_ELEMENTS != 0) for pitch in (pitch_a, pitch_b)]
     is_split = split > 1
     return Plan(
         kernel=f"gemm.{KERNELS[kernel]}",
@@ -155,11 +162,11 @@ def gemm_plan(columns: GemmColumns, sms: int) -> Plan:
         flop=2.0 * columns.m * columns.n * columns.k,
         compulsory_bytes=(columns.m * columns.k + columns.k * columns.n + columns.m * columns.n) * size,
         in_order=not specialized,
+        pitch_bytes=(pitch_a, pitch_b),
         flags={
             "small_rows": ~uses_wgmma(columns),
-            "scalar_loads": scalar,
-            "unaligned_a": (kernel != CP_ASYNC) & (pitch_a % 32 != 0),
-            "unaligned_b": (kernel != CP_ASYNC) & (pitch_b % 32 != 0),
+            "scalar_a": scalar[0],
+            "scalar_b": scalar[1],
             "spills": np.nan_to_num(columns.spills, nan=0.0) > 0,
         },
         assumptions=_assumptions(columns),

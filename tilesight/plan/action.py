@@ -12,6 +12,7 @@ class ActionKind(StrEnum):
     """What an action does to its tile."""
 
     LOAD = "load"
+    ISSUE = "issue"
     WAIT = "wait"
     MMA = "mma"
     ELEMENTWISE = "elementwise"

@@ -28,15 +28,16 @@ class Plan:
         Loop body of one CTA, shared by the whole batch.
     demands
         What each action asks for, per CTA and iteration.
-    epilogue
-        Demand of a tile's epilogue (its store), and how it leaves: ``"in_order"`` from registers or
-        ``"specialized"`` through shared memory and a bulk store.
     loop, launch, access
         Iterations and ring, the launch, and the tiles it touches.
     flop, compulsory_bytes
         Work of the whole problem and the least bytes it moves (each operand once, each result once), shape (L,).
+    in_order
+        Whether one instruction stream per CTA loads, waits and multiplies; else a warp of its own loads ahead.
+    pitch_bytes
+        Bytes from row to row of A and of B as they lie in memory, shape (L,) each.
     flags
-        Named conditions that the model must know of (``"unaligned_pitch"``, ``"scalar_loads"``), shape (L,) each.
+        Named conditions that the model must know of (``"unaligned_pitch"``, ``"scalar_a"``), shape (L,) each.
     assumptions
         What the plan took for granted, in words, and for which configurations, shape (L,) each.
     """
@@ -51,6 +52,7 @@ class Plan:
     flop: Counts
     compulsory_bytes: Counts
     in_order: bool
+    pitch_bytes: tuple[Counts, Counts]
     flags: Mapping[str, NDArray[np.bool_]]
     assumptions: Mapping[str, NDArray[np.bool_]]
 
