@@ -13,12 +13,13 @@ from tilesight.hardware.load import load_profile
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
-PROPERTY_PROFILES = ("hw",)
+PROPERTY_PROFILES = ("hw", "h200")
 """Fixtures that property tests run on; ("hw", "h200") once the shipped profile is complete."""
 
 ROUND_NUMBERS = {
     "sm_count": 100,
-    "clock.boost_hz": 2e9,  # one cycle is 0.5 ns
+    "clock.boost_hz": 2.5e9,
+    "clock.tensor_hz": 2e9,  # one cycle is 0.5 ns
     "sm.threads_max": 2048,
     "sm.ctas_max": 32,
     "sm.warp_size": 32,
@@ -34,58 +35,72 @@ ROUND_NUMBERS = {
     "dram.capacity_bytes": 1e11,
     "dram.bandwidth_peak_bytes_per_s": 5e12,
     "dram.bandwidth_sustained_bytes_per_s": 4e12,
-    "dram.bandwidth_read_bytes_per_s": 4e12,  # 2000 B a cycle
-    "dram.bandwidth_write_bytes_per_s": 3.2e12,  # 1600 B a cycle
+    "dram.bandwidth_read_bytes_per_s": 4e12,
+    "dram.bandwidth_write_bytes_per_s": 3.2e12,
     "l2.capacity_bytes": 2**26,  # 2**19 lines
     "l2.line_bytes": 128,
     "l2.sector_bytes": 32,
     "l2.partitions": 2,
     "l2.associativity": 16,
-    "l2.lookup_bytes_per_cycle": 5000.0,
-    "l2.store_bytes_per_cycle": 2500.0,  # 25 B a cycle for each of 100 SMs
-    "l2.residency_full_bytes": 10_000_000,
-    "l2.residency_none_bytes": 50_000_000,
+    "l2.lookup_bytes_per_s": 1e13,
+    "l2.store_bytes_per_s": 5e12,  # 5e10 for each of 100 SMs
+    "l2.copies_one_reader": 1.5,
     "l2.dirty_evicted_share": 0.5,
-    "fill.latency_l2_cycles": 300.0,
-    "fill.latency_dram_extra_cycles": 700.0,
-    "fill.cp_async_bytes_per_cycle": 50.0,
-    "fill.tma_bytes_per_cycle": 64.0,
-    "fill.tma_unaligned_row_cycles": 4.0,  # 128 B in 4 cycles: 32 B a cycle
+    "fill.latency_l2_s": 150e-9,
+    "fill.latency_dram_extra_s": 350e-9,
+    "fill.cp_async_bytes_per_s": 1e11,  # 10 ns a kB
+    "fill.tma_bytes_per_s": 1.28e11,
+    "fill.row_128_s": 0.5e-9,  # 128 B in half a ns: 2.56e11, twice the rate of an SM
+    "fill.row_64_s": 1.25e-9,
+    "fill.row_32_s": 2e-9,
+    "fill.row_16_s": 4e-9,
+    "fill.row_outside_s": 3e-9,
+    "fill.cp_async_unaligned_share": 0.5,
     "fill.scalar_elements_per_cycle": 4.0,
+    "fill.spilled_elements_per_cycle": 2.0,
     "merging.requests_async": 4.0,
-    "merging.drift_one_cta": 0.25,
-    "merging.drift_many_ctas": 0.5,
+    "merging.loss_one_cta_start": 0.25,
+    "merging.loss_one_cta_rise": 0.5,
+    "merging.loss_one_cta_rounds": 1.0,
+    "merging.loss_many_ctas": 0.8,
+    "merging.loss_many_ctas_elements": 2048.0,
+    "merging.loss_bulk": 0.125,
     "tensor.bf16.flop_per_cycle_per_sm": 4096.0,
     "tensor.bf16.rate_peak_flop_per_s": 8.192e14,  # 100 SMs * 4096 * 2 GHz
-    "wgmma.gap_in_order_cycles": 16.0,
-    "wgmma.gap_specialized_cycles": 8.0,
     "wgmma.step_in_order_cycles": 10.0,
     "wgmma.step_specialized_cycles": 60.0,
+    "wgmma.chain_cp_async_cycles": 200.0,
+    "wgmma.chain_tma_persistent_cycles": 300.0,
+    "wgmma.chain_warp_specialized_cycles": 100.0,
+    "wgmma.chain_full_box_cycles": 160.0,
     "wgmma.mma_sync_rate_share": 0.5,
-    "power.burst_flop_per_s": 6e14,
-    "power.sustained_flop_per_s": 5e14,
+    "power.static_w": 100.0,
+    "power.energy_j_per_flop": 0.5e-12,  # 409.6 W at the peak
+    "power.energy_j_per_l2_byte": 10e-12,
+    "power.energy_j_per_dram_byte": 50e-12,
+    "power.burst_w": 500.0,
+    "power.burst_exponent": 0.5,
+    "power.sustained_w": 400.0,
+    "power.sustained_exponent": 0.5,
     "power.burst_s": 1e-3,
     "power.settle_s": 1.0,
-    "power.exponent": 2.0,
-    "power.dram_flop_per_byte": 50.0,
     "launch.graph_gap_s": 1e-6,
     "launch.kernel_start_s": 1e-6,
     "launch.start_in_order_s": 1e-6,
     "launch.start_specialized_s": 0.5e-6,
-    "launch.cold_extra_s": 3e-6,
     "launch.descriptor_s": 2e-6,
     "launch.dependent_kernel_s": 3e-6,
     "launch.reduction_bytes_per_s": 4e12,
-    "epilogue.in_order_fixed_cycles": 200.0,
-    "epilogue.in_order_bytes_per_cycle": 40.0,
-    "epilogue.specialized_fixed_cycles": 1500.0,
-    "epilogue.specialized_bytes_per_cycle": 40.0,
-    "rounds.cp_async_prologue_share": 0.75,
-    "rounds.cp_async_epilogue_share": 1.0,
-    "rounds.tma_persistent_prologue_share": 0.25,
-    "rounds.tma_persistent_epilogue_share": 1.0,
-    "rounds.warp_specialized_prologue_share": 0.0,
-    "rounds.warp_specialized_epilogue_share": 0.5,
+    "epilogue.in_order_fixed_s": 0.1e-6,
+    "epilogue.in_order_bytes_per_s": 8e10,
+    "epilogue.specialized_fixed_s": 0.75e-6,
+    "epilogue.specialized_bytes_per_s": 8e10,
+    "rounds.cp_async_fixed_s": 0.4e-6,
+    "rounds.cp_async_bytes_per_s": 5e10,
+    "rounds.tma_persistent_fixed_s": 0.5e-6,
+    "rounds.tma_persistent_bytes_per_s": 5e10,
+    "rounds.warp_specialized_fixed_s": 0.25e-6,
+    "rounds.warp_specialized_bytes_per_s": 1e11,
 }
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
-from tilesight.cost.cache import repeated_residency, resident_share, traffic
+from tilesight.cost.cache import held_bytes, repeated_residency, resident_share, traffic
 from tilesight.cost.merging import LookupShares
 from tilesight.cost.reuse import hit_probability_gaussian
 from tilesight.errors import UnsupportedError
@@ -75,19 +76,29 @@ def test_states_by_hand(hw):
 
 
 def test_repeated_residency_by_hand(hw):
-    # all up to 10 MB, nothing from 50 MB, a straight line between
-    sizes = np.array([0.0, 1e7, 2e7, 3e7, 5e7, 1e12])
-    assert repeated_residency(sizes, hw) == pytest.approx([1, 1, 0.75, 0.5, 0, 0])
+    # a set as large as the cache has a reuse distance of all its 2**19 lines: Phi((16 - 0.5 - 16) / 4); half of it
+    # Phi((15.5 - 8) / sqrt(8)), twice as much Phi((15.5 - 32) / sqrt(32)); sets of 2**-15 are left out of the variance
+    found = repeated_residency(2.0**26 * np.array([1.0, 0.5, 2.0, 0.0, 100.0]), hw)
+    assert found == pytest.approx([0.450262, 0.995998, 0.001769, 1, 0], abs=1e-5)
+
+
+def test_held_bytes_by_hand(hw):
+    # several rows and columns of tiles: both sides of the chip read A and B, which lie in both partitions; C lies in
+    # the one that is its home. 8 MiB each
+    assert held_bytes(access_of(2048, 2048, 2048), hw) == (2 + 2 + 1) * 8 * KIB**2
+    # one row of tiles: each B tile is read by one CTA, and half of its lines have a copy beside the reader
+    assert held_bytes(access_of(128, 2048, 2048), hw) == (2 * 0.5 + 1.5 * 8 + 0.5) * KIB**2
+    assert held_bytes(access_of(2048, 128, 2048), hw) == (1.5 * 8 + 2 * 0.5 + 0.5) * KIB**2
 
 
 def test_warm_is_the_share_left_by_the_launch_before(hw):
-    # 2048 x 2048 x 2048: operands and C of 8 MiB each, 24 MiB in all: (50 - 25.17) / 40 MB are left
-    found = moved(access_of(2048, 2048, 2048), hw, cache="warm")
-    left = (50e6 - 24 * KIB**2) / 40e6
-    assert found.resident_share == pytest.approx(left)
-    assert found.dram_read_bytes == pytest.approx(
-        16 * KIB**2 * (1 - left), rel=1e-3
-    )  # next to none of what is read again misses
+    # 2560 x 3072 x 2048: A of 10 MiB, B of 12, C of 15 hold 2 * 10 + 2 * 12 + 15 = 59 MiB of 64
+    found = moved(access_of(2560, 3072, 2048), hw, cache="warm")
+    left = ndtr((15.5 - 16 * 59 / 64) / (16 * 59 / 64) ** 0.5)
+    assert 0.5 < left < 0.6
+    assert found.resident_share == found.resident_after == pytest.approx(left, rel=1e-4)
+    # next to none of what is read again misses
+    assert found.dram_read_bytes == pytest.approx(22 * KIB**2 * (1 - left), rel=2e-2)
 
 
 def test_blocks_read_again_miss_with_their_reuse_distance(hw):
@@ -170,5 +181,5 @@ def altered_cache(gpu, altered):
 
 
 def test_needs_its_numbers(hw, altered):
-    with pytest.raises(UnsupportedError, match="has no l2.residency_full_bytes"):
-        moved(access_of(512, 512, 256), altered(hw, {"l2.residency_full_bytes": None}), cache="warm")
+    with pytest.raises(UnsupportedError, match="has no l2.copies_one_reader"):
+        moved(access_of(512, 512, 256), altered(hw, {"l2.copies_one_reader": None}), cache="warm")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilesight.cost.clock import allowed_flop_per_s, busy_seconds, slowdown
+from tilesight.cost.clock import StepLoad, busy_seconds, demand_w, loaded_clock_hz
 from tilesight.errors import ConfigError
 
 
@@ -25,36 +25,65 @@ def test_unknown_clock():
         busy_seconds("boost")
 
 
-def test_allowed_load_by_hand(hw):
-    # 6e14 up to 1 ms, 5e14 from 1 s; halfway in the logarithm, at 31.6 ms, 5.5e14
-    times = np.array([0.0, 1e-3, 10**-1.5, 1.0, np.inf])
-    assert allowed_flop_per_s(times, hw) == pytest.approx([6e14, 6e14, 5.5e14, 5e14, 5e14])
+def load_of(flop, delivered=0.0, dram=0.0, cycles=1000.0):
+    """A k-step of 1000 cycles, 500 ns at 2 GHz."""
+    return StepLoad(*(np.array([float(value)]) for value in (cycles, flop, delivered, dram)))
 
 
-def test_slowdown_by_hand(hw):
-    # 7e14 flop/s and 1e12 B/s at 50 flop a byte are 7.5e14; sustained 5e14 is allowed: sqrt(1.5)
-    slow = slowdown(np.array([7e14]), np.array([1e12]), busy_seconds("sustained"), hw)
-    assert slow == pytest.approx(1.5**0.5)
-    # in bursts 6e14: sqrt(1.25); a load below the threshold is not slowed
-    assert slowdown(np.array([7e14]), np.array([1e12]), busy_seconds("burst"), hw) == pytest.approx(1.25**0.5)
-    assert slowdown(np.array([4e14]), np.array([1e12]), busy_seconds("sustained"), hw) == 1
+def test_demand_by_hand(hw):
+    # 4e8 flop at 0.5 pJ are 0.2 mJ, 4e6 B from L2 at 10 pJ 0.04 mJ, 1e6 B of DRAM at 50 pJ 0.05 mJ, in 500 ns:
+    # 100 W at rest + 400 + 80 + 100
+    assert demand_w(load_of(4e8, 4e6, 1e6), hw) == pytest.approx(680)
+    assert demand_w(load_of(4e8, 4e6, 1e6, cycles=2000), hw) == pytest.approx(390)
 
 
-@given(st.floats(0, 2e15), st.floats(0, 5e12), st.floats(1, 3), st.floats(0, 100), st.floats(0, 100))
-def test_slowdown_grows_with_load_and_time(gpu, flop, dram, more, first, second):
-    early, late = sorted((first, second))
-    base = slowdown(np.array([flop]), np.array([dram]), busy_seconds(early), gpu)
-    assert base >= 1
-    assert slowdown(np.array([flop]), np.array([dram]), busy_seconds(late), gpu) >= base
-    assert slowdown(np.array([flop * more]), np.array([dram]), busy_seconds(early), gpu) >= base
-    assert slowdown(np.array([flop]), np.array([dram * more]), busy_seconds(early), gpu) >= base
+def test_clock_by_hand(hw):
+    # 720 W of demand: at once 500 W are allowed, 2 GHz / sqrt(1.44) = 1.667 GHz; in the end 400, 2 GHz / sqrt(1.8).
+    # Halfway in the logarithm of 1 ms to 1 s the geometric mean of both
+    load = load_of(4e8, 6e6, 1e6)
+    assert demand_w(load, hw) == pytest.approx(720)
+    at_once, in_the_end = 2e9 / 1.44**0.5, 2e9 / 1.8**0.5
+    for busy, clock in (
+        (0.0, at_once),
+        (1e-3, at_once),
+        (10**-1.5, (at_once * in_the_end) ** 0.5),
+        (1.0, in_the_end),
+        (np.inf, in_the_end),
+    ):
+        assert loaded_clock_hz(load, busy_seconds(busy), hw) == pytest.approx(clock)
+    # 390 W are allowed for ever
+    assert loaded_clock_hz(load_of(4e8, 4e6, 1e6, cycles=2000), busy_seconds("sustained"), hw) == 2e9
 
 
-@given(st.floats(1e14, 2e15), st.floats(1, 3))
-def test_a_faster_load_is_never_slower_in_the_end(gpu, flop, faster):
-    # at full clock the time is work / rate; stretched by the slowdown it must still fall as the rate rises
+def test_time_under_load_launch_by_launch(hw):
+    load = StepLoad(*(np.full(3, value) for value in (1000.0, 4e8, 6e6, 1e6)))
+    clocks = loaded_clock_hz(load, busy_seconds([0.0, 0.03, 10.0]), hw)
+    assert clocks[0] > clocks[1] > clocks[2]
+
+
+joules = st.floats(0, 1e9)
+
+
+@given(joules, st.floats(0, 1e8), st.floats(0, 1e7), st.floats(1, 3), st.floats(0, 100), st.floats(0, 100))
+def test_clock_falls_with_load_and_time(gpu, flop, delivered, dram, more, first, second):
+    early, late = (busy_seconds(time) for time in sorted((first, second)))
+    base = loaded_clock_hz(load_of(flop, delivered, dram), early, gpu)
+    assert 0 < base <= gpu.require("clock.tensor_hz")
+    assert loaded_clock_hz(load_of(flop, delivered, dram), late, gpu) <= base * (1 + 1e-12)
+    for heavier in (
+        load_of(flop * more, delivered, dram),
+        load_of(flop, delivered * more, dram),
+        load_of(flop, delivered, dram * more),
+        load_of(flop, delivered, dram, cycles=1000 / more),
+    ):
+        assert loaded_clock_hz(heavier, early, gpu) <= base * (1 + 1e-12)
+
+
+@given(joules, st.floats(0, 1e8), st.floats(0, 1e7), st.floats(1, 3), st.floats(0, 100))
+def test_fewer_cycles_are_never_slower_in_the_end(gpu, flop, delivered, dram, fewer, busy):
+    # work done in fewer cycles draws more power; the clock falls by less than the cycles saved
     slow, fast = (
-        slowdown(np.array([rate]), np.array([0.0]), busy_seconds("sustained"), gpu) / rate
-        for rate in (flop, flop * faster)
+        cycles / loaded_clock_hz(load_of(flop, delivered, dram, cycles), busy_seconds(busy), gpu)
+        for cycles in (1000.0, 1000.0 / fewer)
     )
     assert fast <= slow * (1 + 1e-12)

@@ -235,7 +235,7 @@ def test_what_a_cta_takes_by_hand():
 def test_library_split_by_hand():
     def split(problem, **config):
         columns = GemmColumns.of([problem], [GemmConfig(128, 128, 64, stages=3, split_k=None, **config)])
-        return float(library_split(columns, sms=100)[0])
+        return float(library_split(columns, slots=np.array([100.0]))[0])
 
     # 4 tiles on 100 SMs: 25, but 24 at most; 64 k-steps leave 16 parts of 4
     assert split(Gemm(256, 256, 64 * 64)) == 16
@@ -250,7 +250,7 @@ def test_library_split_by_hand():
 def test_plan_by_hand():
     # 300 x 500 x 1000 in 128 x 256 x 64: 3 x 2 tiles; 2 parts of 500 along k, 8 k-steps each (7.8)
     columns = GemmColumns.of([Gemm(300, 500, 1000)], [GemmConfig(128, 256, 64, stages=4, split_k=2, cluster_m=2)])
-    plan = gemm_plan(columns, sms=100)
+    plan = gemm_plan(columns, slots=np.full(len(columns), 100.0))
     assert plan.kernel == "gemm.warp_specialized"
     assert plan.launch.tiles == 12
     assert plan.loop.iterations == 8
@@ -277,6 +277,6 @@ def test_assumptions_are_those_of_each_configuration():
         GemmConfig(**CONFIG, registers=99),
         GemmConfig(**CONFIG, registers=99, split_k=None),
     ]
-    plan = gemm_plan(GemmColumns.of([Gemm(256, 256, 4096)], configs), sms=100)
+    plan = gemm_plan(GemmColumns.of([Gemm(256, 256, 4096)], configs), slots=np.full(3, 100.0))
     said = [[text.split()[0] for text, holds in plan.assumptions.items() if holds[row]] for row in range(3)]
     assert said == [["CTAs", "registers"], ["CTAs"], ["CTAs", "split"]]

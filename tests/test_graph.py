@@ -115,13 +115,14 @@ def test_networkx_graph_keeps_actions_and_parallel_edges():
     assert [data["edge"] for _, _, data in graph.edges(data=True)] == edges
 
 
-@pytest.mark.parametrize(("kernel", "cycles"), [(CP_ASYNC, 2), (TMA_PERSISTENT, 2), (WARP_SPECIALIZED, 1)])
-def test_gemm_loop(kernel, cycles):
-    # every family: load, wait, mma, slot free again; loops of one instruction stream: load after load as well
+@pytest.mark.parametrize(("kernel", "rings"), [(CP_ASYNC, 2), (TMA_PERSISTENT, 2), (WARP_SPECIALIZED, 1)])
+def test_gemm_loop(kernel, rings):
+    # every family: load, wait, mma, slot free again; loops of one instruction stream: load after load as well.
+    # And iterations are issued one after the other
     graph = loop_graph(kernel)
-    assert graph.order == ("load", "wait", "mma")
-    assert len(graph.cycles) == cycles
-    assert all(cycle.is_ring for cycle in graph.cycles)
+    assert graph.order == ("issue", "load", "wait", "mma")
+    assert sum(cycle.is_ring for cycle in graph.cycles) == rings
+    assert [cycle.actions for cycle in graph.cycles if not cycle.is_ring] == [("issue",)]
     assert loop_graph(kernel) is graph
 
 

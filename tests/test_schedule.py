@@ -9,14 +9,14 @@ from tilesight.plan.action import Action, ActionKind
 from tilesight.plan.graph import Distance, Edge, TileGraph
 from tilesight.plan.loop import Loop
 
-FILL, MMA = 1200.0, 300.0
+FILL, MMA, ISSUE = 1200.0, 300.0, 70.0
 
 
 def bounds_of(kernel, stages, fill=FILL, mma=MMA):
     stages = np.asarray(stages, dtype=float)
     loop = Loop(iterations=np.full_like(stages, 64), stages=stages)
-    delays = {name: np.full_like(stages, value) for name, value in (("load", fill), ("wait", 0.0), ("mma", mma))}
-    return dependence_bounds(loop_graph(kernel), delays, loop)
+    delays = {"issue": ISSUE, "load": fill, "wait": 0.0, "mma": mma}
+    return dependence_bounds(loop_graph(kernel), {name: np.full_like(stages, v) for name, v in delays.items()}, loop)
 
 
 @pytest.mark.parametrize("kernel", [CP_ASYNC, TMA_PERSISTENT])
@@ -42,10 +42,11 @@ def test_the_slots_turn_never_outlasts_product_and_loads(kernel):
         assert np.all(np.maximum(ring, mma) <= np.maximum(FILL / (stages - 1), mma) * (1 + 1e-12))
 
 
-def test_gemm_has_no_recurrence():
-    bounds = bounds_of(CP_ASYNC, [3])
-    assert bounds.recurrence == 0
-    assert bounds.largest == bounds.ring
+@pytest.mark.parametrize("kernel", [CP_ASYNC, TMA_PERSISTENT, WARP_SPECIALIZED])
+def test_iterations_are_issued_one_after_the_other(kernel):
+    bounds = bounds_of(kernel, [3, 30])
+    assert bounds.recurrence == pytest.approx([ISSUE, ISSUE])
+    assert bounds.largest == pytest.approx(np.maximum(bounds.ring, ISSUE))
 
 
 def test_recurrence_by_hand():
@@ -69,8 +70,8 @@ def test_the_slower_of_two_parallel_edges_decides():
 
 def test_missing_delay_raises():
     loop = Loop(iterations=np.ones(1), stages=np.full(1, 3.0))
-    with pytest.raises(PlanError, match="no delay given for action 'wait'; given: load, mma"):
-        dependence_bounds(loop_graph(CP_ASYNC), {"load": np.ones(1), "mma": np.ones(1)}, loop)
+    with pytest.raises(PlanError, match="no delay given for action 'wait'; given: issue, load, mma"):
+        dependence_bounds(loop_graph(CP_ASYNC), dict.fromkeys(("issue", "load", "mma"), np.ones(1)), loop)
 
 
 def test_cycle_that_spans_no_iteration_is_refused():

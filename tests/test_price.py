@@ -1,0 +1,232 @@
+"""Whole estimates worked by hand, on the GPU of round numbers: 100 SMs, 0.5 ns a cycle, DRAM 4 B/ps, L2 10 B/ps."""
+
+import pytest
+
+from tilesight import Gemm, GemmConfig, UnsupportedError, predict
+from tilesight.cost.price import BOUNDS, TERMS
+
+NS = 1e-9
+
+
+def in_ns(values):
+    return {name: seconds / NS for name, seconds in values.items()}
+
+
+def check(estimate, terms, **how):
+    """The terms in ns, those not named 0, and their sum."""
+    assert set(terms) <= set(TERMS)
+    assert in_ns(estimate.terms) == pytest.approx(dict.fromkeys(TERMS, 0.0) | terms, **how)
+    assert estimate.seconds / NS == pytest.approx(sum(terms.values()), **how)
+
+
+def test_pointer_kernel_with_a_tail(hw):
+    # 2560 x 1408 x 1024 in 128x128x64: 20 x 11 = 220 tiles of 16 k-steps. Registers (128 * 256 threads of 65536) and
+    # shared memory (96 + 1 of 228 KiB) leave 2 CTAs an SM: 200 slots, one full round and 20 tiles, one an SM.
+    estimate = predict(
+        Gemm(2560, 1408, 1024),
+        GemmConfig(128, 128, 64, stages=3, kernel="cp_async"),
+        hardware=hw,
+        cache="cold",
+        clock="burst",
+    )
+    assert (estimate.ctas_per_sm, estimate.rounds, estimate.waves) == (2, 2, 1.1)
+    # Lookups: A as asked (4 neighbours, 4 rows). Of B a quarter, and of the rest what drift loses: 1024 elements in
+    # 1.1 - 0.5 rounds are x = 614.4, 0.8 * x / (x + 2048). A stage is 16 KiB of each; L2 looks up 10 B/ps.
+    loss = 0.8 * 614.4 / 2662.4
+    l2 = 200 * 16384 * (1 + 0.25 + 0.75 * loss) / 10_000
+    # DRAM: every operand byte once, 2 * (2560 + 1408) * 1024 B, in the first round (the tail is the end of the last 4
+    # rows of tiles, whose A and B were read), shared out over 16 steps.
+    dram = 2 * (2560 + 1408) * 1024 / 16 / 4000
+    # Ring: two CTAs fill 2 * 32 KiB at 100 B/ns after 150 + 350 ns; two loads are in flight.
+    ring = (500 + 2 * 327.68) / 2
+    # Tensor: 8 instructions of 64 cycles and 10 more for each CTA. In 522 ns they draw 0.5 pJ for each of 200 * 2**21
+    # flop, 10 pJ a byte of 200 stages, 50 pJ a byte of DRAM, and 100 W; 500 are allowed.
+    tensor = 2 * 522 / 2
+    watts = 100 + (200 * 2**21 * 0.5e-12 + 200 * 32768 * 10e-12 + dram * 4000 * 50e-12) / (tensor * NS)
+    slowed = tensor * (watts / 500) ** 0.5
+    assert tensor < ring < slowed
+    assert estimate.binding == "tensor"
+    assert in_ns(estimate.period_s) == pytest.approx(
+        {"tensor": slowed, "l2": l2, "dram": dram, "ring": ring, "recurrence": 100 * slowed / tensor}
+    )
+    check(
+        estimate,
+        {
+            "start": 1000,
+            "prologue": 500 + 327.68,
+            "full rounds": 16 * ring,
+            "clock": 16 * (slowed - ring),
+            # 20 CTAs, one an SM: 261 ns of tensor work, (500 + 327.68) / 2 for the ring
+            "tail round": 16 * 413.84,
+            # 400 ns, both tiles' 32 KiB at 50 B/ns, and the next fill waits 350 ns for DRAM
+            "between rounds": 400 + 2 * 655.36 + 350,
+            # 100 ns and 32 KiB at the 80 B/ns of an SM: 20 SMs could have 250 each
+            "epilogue": 100 + 409.6,
+        },
+        rel=1e-6,
+    )
+
+
+def test_bulk_kernel_of_one_round(hw):
+    # 1280 x 1280 x 512 in 128x128x64: 100 tiles of 8 k-steps, one on each SM.
+    problem, config = Gemm(1280, 1280, 512), GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent")
+    estimate = predict(problem, config, hardware=hw, cache="cold")
+    assert (estimate.ctas_per_sm, estimate.rounds, estimate.tail_share) == (1, 1, 0)
+    # A stage of 32 KiB at 128 B/ns, after 500 ns, two in flight: 378 ns. Tensor cores need 522 cycles, 261 ns, at 690 W
+    # of which 400 are sustained: 343 ns. L2: A as asked, B a quarter and an eighth of the rest. DRAM: 2 * 2560 * 512 B
+    # over 8 steps. The copy engine: 256 rows of 128 B at half a ns. The loop's instructions: 300 cycles at that clock.
+    flop, stage, dram = 100 * 2**21, 100 * 32768, 2 * 2560 * 512 / 8
+    slow = ((100 + (flop * 0.5e-12 + stage * 10e-12 + dram * 50e-12) / 261e-9) / 400) ** 0.5
+    assert in_ns(estimate.period_s) == pytest.approx(
+        {
+            "tensor": 261 * slow,
+            "l2": stage / 2 * (1 + 0.25 + 0.75 / 8) / 10_000,
+            "dram": dram / 4000,
+            "tma": 128,
+            "ring": 378,
+            "recurrence": 150 * slow,
+        }
+    )
+    assert estimate.binding == "launch"  # the loop's 3024 ns are less than all else
+    assert estimate.clock_hz == pytest.approx(2e9 / slow)
+    # Three descriptors take 2 us; the last store's 32 KiB go at the chip's 5 B/ps over 100 SMs.
+    ends = {"start": 1000, "descriptors": 2000, "epilogue": 100 + 655.36}
+    check(estimate, ends | {"prologue": 500 + 256, "full rounds": 8 * 378})
+    # Operands in L2: no DRAM, 350 ns less to wait. Tensor cores bind, at the power of what is left.
+    resident = predict(problem, config, hardware=hw, resident={"a": 1.0, "b": 1.0})
+    slow = ((100 + (flop * 0.5e-12 + stage * 10e-12) / 261e-9) / 400) ** 0.5
+    check(resident, ends | {"prologue": 150 + 256, "full rounds": 8 * 261, "clock": 8 * 261 * (slow - 1)})
+
+
+def test_specialised_kernel_with_a_split(hw):
+    # 256 x 512 x 4096 in 128x256x64, k in 4 parts, pairs of CTAs along m: 2 * 2 * 4 = 16 tiles of 16 k-steps, in one
+    # round of the 48 pairs that fit.
+    estimate = predict(
+        Gemm(256, 512, 4096),
+        GemmConfig(128, 256, 64, stages=4, cluster_m=2, split_k=4),
+        hardware=hw,
+        cache="cold",
+        clock="burst",
+    )
+    assert (estimate.ctas, estimate.waves, estimate.split_k) == (16, 16 / 96, 4)
+    assert estimate.binding == "tensor"
+    assert in_ns(estimate.period_s) == pytest.approx(
+        {
+            # 8 instructions of 128 cycles and 60 more; 213 W slow nothing
+            "tensor": 542,
+            # half of B (a pair shares it), of A half and an eighth of the rest
+            "l2": 16 * (16384 * 0.5625 + 32768 * 0.5) / 10_000,
+            # 2 * (256 + 512) * 4096 B over 16 steps
+            "dram": 2 * 768 * 4096 / 16 / 4000,
+            # 128 rows of A and half of B's 256 at half a ns
+            "tma": 128,
+            # 48 KiB at 128 B/ns after 500 ns, then the product, four slots
+            "ring": (884 + 542) / 4,
+            # 160 cycles: A's boxes have 128 rows
+            "recurrence": 80,
+        }
+    )
+    check(
+        estimate,
+        {
+            "start": 500,
+            "prologue": 884,
+            "tail round": 16 * 542,
+            # 750 ns, and 128 KiB of fp32 at 80 B/ns
+            "epilogue": 750 + 1638.4,
+            # a kernel of its own, and 4 parts of 4 B read and 2 B written for each of 256 * 512 at 4 B/ps
+            "reduction": 3000 + 256 * 512 * 18 / 4000,
+        },
+    )
+
+
+def test_specialised_kernel_of_several_rounds_and_a_tail(hw):
+    # 1280 x 3328 x 256 in 128x256x64: 10 x 13 = 130 tiles of 4 k-steps: one full round and 30 tiles.
+    estimate = predict(
+        Gemm(1280, 3328, 256),
+        GemmConfig(128, 256, 64, stages=4),
+        hardware=hw,
+        resident={"a": 1.0, "b": 1.0},
+        clock="burst",
+    )
+    assert (estimate.rounds, estimate.waves) == (2, 1.3)
+    # tensor 542 ns; 100 * (2**22 * 0.5 pJ + 48 KiB * 10 pJ) in them are 577.6 W with the 100 at rest: 1.0748 of 500 W
+    slow = ((100 + 100 * (2**22 * 0.5e-12 + 49152 * 10e-12) / 542e-9) / 500) ** 0.5
+    assert slow > 1
+    check(
+        estimate,
+        {
+            "start": 500,
+            "prologue": 150 + 384,
+            "full rounds": 4 * 542,
+            "tail round": 4 * 542,
+            # the full chip alone draws too much
+            "clock": 4 * 542 * (slow - 1),
+            # 250 ns, and 64 KiB at 100 B/ns
+            "between rounds": 250 + 655.36,
+            # 64 KiB: 30 SMs have the 80 B/ns of each
+            "epilogue": 750 + 819.2,
+        },
+    )
+
+
+def test_stores_that_dram_can_not_keep_up_with(hw):
+    # 12800 x 12800 x 64: one k-step for each of 5000 tiles, 50 rounds of 1.6 us at most; but 12800**2 * 2 B are to be
+    # written at 3.2 B/ps, after start and first fill, beside 2 * 25600 * 64 B of reads.
+    problem, config = Gemm(12800, 12800, 64), GemmConfig(128, 256, 64, stages=4)
+    estimate = predict(problem, config, hardware=hw, cache="cold", clock="burst")
+    floor = 500 + 884 + 2 * 25600 * 64 / 4000 + 12800**2 * 2 / 3200
+    assert estimate.binding == "dram"
+    assert estimate.seconds / NS == pytest.approx(floor, rel=1e-3)
+    assert estimate.terms["dram floor"] > 0
+    # other data's dirty lines: half a byte is written back for each byte that takes their place, up to what there is
+    moved = 2 * 25600 * 64 + 12800**2 * 2
+    for dirty, written in ((2e7, 2e7), (1e12, moved / 2)):
+        late = predict(problem, config, hardware=hw, cache="cold", clock="burst", dirty_bytes=dirty)
+        assert (late.seconds - estimate.seconds) / NS == pytest.approx(written / 3200, rel=1e-3)
+
+
+def test_element_wise_loads_bind(hw):
+    # k = 1025: A's rows start anywhere, 128 * 64 elements at 4 a cycle for each of two CTAs: 4096 cycles a k-step
+    estimate = predict(
+        Gemm(2560, 1280, 1025),
+        GemmConfig(128, 128, 64, stages=3, kernel="cp_async"),
+        hardware=hw,
+        cache="cold",
+        clock="burst",
+    )
+    assert estimate.binding == "issue"
+    assert estimate.period_s["issue"] / NS == pytest.approx(2048)
+    # the clock is that of tensor work spread over as long: it does not fall
+    assert estimate.clock_hz == 2e9
+
+
+def test_bounds_that_do_not_exist_are_left_out(hw):
+    estimate = predict(Gemm(1280, 1280, 512), GemmConfig(128, 128, 64, stages=3, kernel="cp_async"), hardware=hw)
+    assert set(estimate.period_s) <= set(BOUNDS)
+    assert "issue" not in estimate.period_s  # vectors everywhere
+    assert "tma" not in estimate.period_s
+    assert min(estimate.period_s.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("clock.tensor_hz", GemmConfig(128, 128, 64, stages=3)),
+        ("dram.bandwidth_read_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
+        ("dram.bandwidth_write_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
+        ("l2.lookup_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
+        ("l2.store_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
+        ("launch.start_specialized_s", GemmConfig(128, 128, 64, stages=3)),
+        ("launch.start_in_order_s", GemmConfig(128, 128, 64, stages=3, kernel="cp_async")),
+        ("launch.descriptor_s", GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent")),
+        ("launch.reduction_bytes_per_s", GemmConfig(128, 128, 64, stages=3, split_k=2)),
+        ("epilogue.specialized_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
+        ("rounds.cp_async_bytes_per_s", GemmConfig(128, 128, 64, stages=3, kernel="cp_async")),
+        ("power.burst_w", GemmConfig(128, 128, 64, stages=3)),
+    ],
+)
+def test_a_missing_number_refuses_by_name(hw, altered, name, config):
+    with pytest.raises(UnsupportedError, match=f"has no {name}") as caught:
+        predict(Gemm(4096, 4096, 4096), config, hardware=altered(hw, {name: None}))
+    assert caught.value.field == name
