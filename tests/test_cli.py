@@ -184,7 +184,7 @@ def test_explain_two_in_all_ways(run, gpu, tmp_path):
 
 
 def test_explain_against_another_gpu_and_problem(run, gpu, hw, altered, tmp_path):
-    faster = altered(hw, {"dram.bandwidth_read_bytes_per_s": 5e12, "l2.residency_full_bytes": 20_000_000})
+    faster = altered(hw, {"dram.bandwidth_read_bytes_per_s": 5e12, "l2.lookup_bytes_per_s": 2e13})
     path = tmp_path / "faster.toml"
     path.write_text(to_toml(faster), encoding="utf-8")
     printed = strict_json(run("explain", "gemm", *SIZES, *TILE, "--gpu", gpu, "--against-gpu", path, "--json"))

@@ -572,9 +572,9 @@ def test_one_batch_has_one_dtype(tmp_path):
 
     gpu = hardware()
     data = gpu.to_dict()
-    data["l2"] |= {"residency_full_bytes": 20 * 2**20, "residency_none_bytes": 40 * 2**20}
+    data["l2"] |= {"associativity": 80, "copies_one_reader": 1.5}
     note = {"kind": "assumed", "note": "a round number for a test"}
-    data["source"] |= {"l2.residency_full_bytes": note, "l2.residency_none_bytes": note}
+    data["source"] |= {"l2.associativity": note, "l2.copies_one_reader": note}
     result = compare_records(
         path,
         predict_many=predict_many,

@@ -42,7 +42,7 @@ def test_table_error_says_where():
     "error",
     [
         TableError("bad", file="a.csv", line=2, column="k"),
-        UnsupportedError("no rate", field="fill.latency_l2_cycles"),
+        UnsupportedError("no rate", field="fill.latency_l2_s"),
     ],
 )
 def test_survives_a_process_boundary(error):

@@ -505,15 +505,17 @@ class Answer:
 def hardware(**launch_s: float) -> Profile:
     data = load_profile("h200_sxm").to_dict()
     data["launch"] = launch_s
-    data["l2"] |= {"partitions": 2, "residency_full_bytes": 20 * 2**20, "residency_none_bytes": 60 * 2**20}
+    # 80 ways of 64 MiB: half of what was touched as long ago as 64 MiB of held lines is left
+    data["l2"] |= {"partitions": 2, "associativity": 80, "copies_one_reader": 1.5, "capacity_bytes": 2**26}
     data["source"] = {
-        name: source for name, source in data["source"].items() if not name.startswith(("launch", "l2.res"))
+        name: source for name, source in data["source"].items() if not name.startswith(("launch", "l2.c", "l2.as"))
     }
     for name in [
         *(f"launch.{name}" for name in launch_s),
         "l2.partitions",
-        "l2.residency_full_bytes",
-        "l2.residency_none_bytes",
+        "l2.associativity",
+        "l2.capacity_bytes",
+        "l2.copies_one_reader",
     ]:
         data["source"][name] = {"kind": "assumed", "note": "round numbers for a test"}
     return Profile.from_dict(data)
@@ -535,10 +537,10 @@ def test_absent_term_refuses_by_name():
 @pytest.mark.parametrize(
     ("time_s", "launches", "busy_s"),
     [
-        (4e-6, 50, 500e-6),  # 2 ms / 4 us = 500, at most 50; 2.5 replays * 50 * 4 us
-        (100e-6, 20, 5e-3),  # 2 ms / 100 us = 20; 2.5 * 20 * 100 us
-        (1.5e-3, 1, 3.75e-3),  # 2 ms / 1.5 ms = 1.33
-        (6e-3, 1, 15e-3),  # never less than one launch
+        (4e-6, 50, 2500e-6),  # 2 ms / 4 us = 500, at most 50; 12.5 replays * 50 * 4 us
+        (100e-6, 20, 25e-3),  # 2 ms / 100 us = 20; 12.5 * 20 * 100 us
+        (1.5e-3, 1, 18.75e-3),  # 2 ms / 1.5 ms = 1.33
+        (6e-3, 1, 75e-3),  # never less than one launch
     ],
 )
 def test_load_of_a_replayed_graph(time_s, launches, busy_s):
@@ -558,8 +560,8 @@ def test_clock_follows_from_the_predicted_load_not_from_measured_times(write):
     asked = requests(table)
     WARM.estimate(asked.problems, asked.configs, table, hardware=gpu, predict_many=predict_many)
     assert calls[0] == {"hardware": gpu, "cache": "warm", "clock": "burst", "skip_refused": True}
-    # 99 us + 1 us gap: 20 launches a replay, 2.5 * 20 * 100 us = 5 ms; the first row is refused and has no load
-    assert calls[1].pop("clock") == pytest.approx([0, 5e-3])
+    # 99 us + 1 us gap: 20 launches a replay, 12.5 * 20 * 100 us = 25 ms; the first row is refused and has no load
+    assert calls[1].pop("clock") == pytest.approx([0, 25e-3])
     assert calls[1] == {"hardware": gpu, "cache": "warm", "skip_refused": True}
 
 
@@ -575,7 +577,7 @@ def test_nothing_priced_is_not_priced_again(write):
     assert len(calls) == 1
 
 
-def test_cold_launch_finds_dirty_lines_and_burst_clock(write):
+def test_cold_launch_finds_dirty_lines_and_the_load_of_launch_after_launch(write):
     table = read_table(write(TRITON_HEADER, TRITON_ROW))
     calls = []
 
@@ -583,22 +585,24 @@ def test_cold_launch_finds_dirty_lines_and_burst_clock(write):
         calls.append(options)
         return Answer([5e-6])
 
-    gpu = hardware()
+    gpu = hardware(event_s=2e-6, cold_extra_s=3e-6)
     COLD.estimate([None], [None], table, hardware=gpu, predict_many=predict_many)
     dirty_bytes = gpu.l2.capacity_bytes / gpu.l2.partitions
-    assert calls == [
-        {"hardware": gpu, "cache": "cold", "clock": "burst", "skip_refused": True, "dirty_bytes": dirty_bytes}
-    ]
+    asked = {"hardware": gpu, "cache": "cold", "skip_refused": True, "dirty_bytes": dirty_bytes}
+    assert calls[0] == asked | {"clock": "burst"}
+    assert calls[1].pop("clock") == pytest.approx([125e-6])  # 12.5 launches of 5 + 2 + 3 us
+    assert calls[1] == asked
 
 
 def test_cycled_weights_leave_what_the_last_pass_left(write):
-    # residency falls from 1 at 20 MiB to 0 at 60 MiB. A pass touches 40 MiB: half of B is left. One product touches
-    # 2 B * (64 * 1024 + 1024 * 4096 + 64 * 4096) = 8.6 MiB: all of A is left, unless A is cycled too (sglang).
+    # A pass touches 40 MiB, held 1.5 times: 60 MiB of 64. Phi((79.5 - 75) / sqrt(75)) = Phi(0.52) of B is left. One
+    # product touches 2 B * (64 * 1024 + 1024 * 4096 + 64 * 4096) = 8.6 MiB: all of A is left, unless A is cycled too
+    # (sglang).
     sglang = with_cell(PUBLIC_HEADER, PUBLIC_ROW, "source", "sglang/0.5.14")
     table = read_table(write(PUBLIC_HEADER, PUBLIC_ROW, sglang))
     resident = CYCLED.row_options(table, hardware())["resident"]
-    assert resident["b"] == pytest.approx([0.5, 0.5])
-    assert resident["a"] == pytest.approx([1.0, 0.5])
+    assert resident["b"] == pytest.approx([0.698, 0.698], abs=1e-3)
+    assert resident["a"] == pytest.approx([1.0, 0.698], abs=1e-3)
 
 
 def test_state_of_the_cache_by_row_where_the_table_says_it(write):

@@ -35,7 +35,7 @@ class Record:
         with open(ROOT / FOLDER / f"{name}.csv", newline="") as file:
             self.rows = list(csv.DictReader(file))
 
-    def pick(self, **wanted: object) -> "Record":
+    def pick(self, **wanted: object) -> Record:
         """Rows whose columns have the given values, compared as text."""
         chosen = Record.__new__(Record)
         chosen.name = self.name
@@ -169,7 +169,7 @@ def residency() -> dict[str, float]:
 
     ways, copies = least_squares(misfit, [50.0, 1.5], x_scale=[10.0, 0.1]).x
     print(f"  residency of {len(seen)} repeated products: rms {np.std(misfit((round(ways), copies))):.3f}")
-    return {"l2.associativity": int(round(ways)), "l2.copies_one_reader": copies}
+    return {"l2.associativity": round(ways), "l2.copies_one_reader": copies}
 
 
 def pitches(boost_hz: float) -> dict[str, float]:
@@ -208,10 +208,12 @@ def pitches(boost_hz: float) -> dict[str, float]:
 def scalar_loads() -> dict[str, float]:
     """Elements per cycle and SM that loops with element-wise loads move, with and without spills."""
     rows = Record("triton_unaligned").pick(kernel="ptr")
-    m, n, k = (rows.column(name) for name in ("m", "n", "k"))
+    n, k = (rows.column(name) for name in ("n", "k"))
     odd_a, odd_b = k % 16 != 0, n % 16 != 0
     tiles, per_sm = rows.column("tiles"), np.maximum(rows.column("most_ctas_per_sm"), 1)
-    elements = (odd_a * rows.column("tile_m") + odd_b * rows.column("tile_n")) * k * np.ceil(tiles / 132 / per_sm) * per_sm
+    elements = (
+        (odd_a * rows.column("tile_m") + odd_b * rows.column("tile_n")) * k * np.ceil(tiles / 132 / per_sm) * per_sm
+    )
     rate = elements / (rows.column("time_s") * rows.column("clock_hz"))
     spilled = rows.column("spills") > 0
     some = elements > 0
@@ -232,7 +234,9 @@ def merging() -> dict[str, float]:
     group = np.minimum(group, tiles_m)
     share_a = np.minimum(4, group) / 4
     share_b = np.where(group % 4 == 0, 0.25, np.where(4 % group == 0, 1 / group, np.minimum((1 + 3 / group), 4) / 4))
-    resident = np.minimum(rows.column("launch__occupancy_limit_registers"), rows.column("launch__occupancy_limit_shared_mem"))
+    resident = np.minimum(
+        rows.column("launch__occupancy_limit_registers"), rows.column("launch__occupancy_limit_shared_mem")
+    )
     is_bulk = np.array([row["kernel"] == "tma" for row in rows.rows])
     resident = np.where(is_bulk, 1, resident)
     rounds = np.maximum(tiles_m * tiles_n / (132 * resident), 1.0)
@@ -245,7 +249,12 @@ def merging() -> dict[str, float]:
     many, one = ~is_bulk & (resident > 1), ~is_bulk & (resident == 1)
     passed, further = k * (rounds - 0.5), rounds - 1
     options = dict(loss="soft_l1", f_scale=0.1)
-    most, half = least_squares(lambda x: misfit(x[0] * passed[many] / (passed[many] + abs(x[1])), many), [0.8, 3e4], x_scale=[0.1, 1e4], **options).x
+    most, half = least_squares(
+        lambda x: misfit(x[0] * passed[many] / (passed[many] + abs(x[1])), many),
+        [0.8, 3e4],
+        x_scale=[0.1, 1e4],
+        **options,
+    ).x
     begin, rise, rounds_half = least_squares(
         lambda x: misfit(x[0] + x[1] * further[one] / (further[one] + abs(x[2])), one), [-0.25, 0.5, 2.0], **options
     ).x
@@ -265,7 +274,9 @@ def measured() -> dict[str, tuple[float, dict[str, object]]]:
     boost = Record("device_limits").pick(what="limits").column("clock_hz")[0]
     found: dict[str, tuple[float, dict[str, object]]] = {}
 
-    def take(numbers: dict[str, float], records: list[str] | str, kind: str = "measured", note: str | None = None) -> None:
+    def take(
+        numbers: dict[str, float], records: list[str] | str, kind: str = "measured", note: str | None = None
+    ) -> None:
         names = [records] if isinstance(records, str) else records
         refs = [f"{FOLDER}/{name}.csv" for name in names]
         source: dict[str, object] = {"kind": kind, "ref": refs[0] if len(refs) == 1 else refs}
@@ -275,25 +286,49 @@ def measured() -> dict[str, tuple[float, dict[str, object]]]:
             found[name] = (value, source)
 
     copies = Record("dram_copy").pick(reads_per_write=1)
-    take({"dram.bandwidth_read_bytes_per_s": marginal_rate(Record("dram_read"))}, "dram_read", note="marginal rate, 1 to 2 GiB")
-    take({"dram.bandwidth_write_bytes_per_s": marginal_rate(Record("dram_write"))}, "dram_write", note="marginal rate, 1 to 2 GiB")
+    take(
+        {"dram.bandwidth_read_bytes_per_s": marginal_rate(Record("dram_read"))},
+        "dram_read",
+        note="marginal rate, 1 to 2 GiB",
+    )
+    take(
+        {"dram.bandwidth_write_bytes_per_s": marginal_rate(Record("dram_write"))},
+        "dram_write",
+        note="marginal rate, 1 to 2 GiB",
+    )
     take({"dram.bandwidth_sustained_bytes_per_s": marginal_rate(copies)}, "dram_copy", note="reads + writes of a copy")
     lookups = Record("l2_lookup_rate").pick(walk="permuted", group=1, active_sms=132)
-    take({"l2.lookup_bytes_per_s": float(np.median(lookups.column("bytes_per_s")))}, "l2_lookup_rate", note="no two SMs on one line")
+    take(
+        {"l2.lookup_bytes_per_s": float(np.median(lookups.column("bytes_per_s")))},
+        "l2_lookup_rate",
+        note="no two SMs on one line",
+    )
     stores = Record("epilogue_store").pick(part="steady", method="stores", active_sms=132)
     take({"l2.store_bytes_per_s": store_rate(stores, boost)}, "epilogue_store", note="all SMs, tile after tile")
     take(residency(), "warm_residency", "fitted", "of the stochastic distance-based model, not a count of ways")
     take(power_law(), "power_clock", "fitted", "rms 1 % over the runs")
     take(cap_window(), "power_clock", note="from idle, all tensor cores and a stream of operands")
-    take({"power.idle_w": float(np.median(Record("power_clock").pick(row="summary").column("idle_power_w")[:5]))}, "power_clock")
+    take(
+        {"power.idle_w": float(np.median(Record("power_clock").pick(row="summary").column("idle_power_w")[:5]))},
+        "power_clock",
+    )
     take(pitches(boost), ["stage_fill", "triton_ragged", "triton_unaligned"])
     take(scalar_loads(), "triton_unaligned", note="median over tiles and warps; they spread by half")
-    take({"fill.cp_async_unaligned_share": 0.6}, "triton_ragged", note="64x256 tiles: 645 cycles a k-step aligned, 960 to 1160 not")
-    take({"merging.requests_async": 4.0}, "l2_lookup_share", note="4 neighbours look up 0.36 of what they ask, 2 look up 0.50")
+    take(
+        {"fill.cp_async_unaligned_share": 0.6},
+        "triton_ragged",
+        note="64x256 tiles: 645 cycles a k-step aligned, 960 to 1160 not",
+    )
+    take(
+        {"merging.requests_async": 4.0},
+        "l2_lookup_share",
+        note="4 neighbours look up 0.36 of what they ask, 2 look up 0.50",
+    )
     take(merging(), "triton_lookups", "fitted")
     loops = Record("mma_sync_loop").pick(sms=132)
     take({"wgmma.mma_sync_rate_share": float(np.median(loops.column("mma_flop_per_cycle"))) / 4096}, "mma_sync_loop")
     take(launches(), ["vendor_gemm", "launch_overhead", "dirty_lines", "stage_fill"])
+    take(tensor_rates(), "power_gemm", note="our 128x256x64 product of 6144 x 8448 x 9216, random normal data")
     take(reduction(), "launch_reduction", note="fp32 partial sums read from L2 by the second kernel")
     return found
 
@@ -304,6 +339,16 @@ def store_rate(rows: Record, boost_hz: float) -> float:
     return float(np.median(per_sm[rows.column("tile_bytes") >= 32768])) * 132 * boost_hz
 
 
+def tensor_rates() -> dict[str, float]:
+    """What a large product reaches in its first 20 ms and after half a second."""
+    rows = Record("power_gemm").pick(row="launch", data="normal", cluster=2)
+    rate, time, lasting = (rows.column(name) for name in ("rate_flop_per_s", "time_s", "duration_s"))
+    return {
+        "tensor.bf16.rate_burst_flop_per_s": float(np.median(rate[time < 0.02])),
+        "tensor.bf16.rate_sustained_flop_per_s": float(np.median(rate[(time > 0.5) & (lasting >= 1)])),
+    }
+
+
 def cold_extra_s(events_s: float) -> float:
     """What a first launch pays beyond events and the latency of DRAM: cold instructions, parameters, descriptors.
 
@@ -312,7 +357,9 @@ def cold_extra_s(events_s: float) -> float:
     """
     small = [row for row in Record("vendor_gemm").rows if row["extra_kernels"] == "0" and operand_bytes(row) < 2e6]
     colder = np.median([float(row["cold_s"]) - float(row["warm_s"]) for row in small])
-    fill = Record("stage_fill").pick(part="fill", method="tma", active_sms=33, share=1, stage_bytes=8192, background="none")
+    fill = Record("stage_fill").pick(
+        part="fill", method="tma", active_sms=33, share=1, stage_bytes=8192, background="none"
+    )
     latency = np.diff([float(fill.pick(level=level).column("cycles").mean()) for level in ("l2", "dram")])[0] / 1.98e9
     return float(colder - events_s - latency)
 

@@ -108,7 +108,9 @@ def fit(profile, guess: dict[str, float], runs, records: tuple[str, ...]):
     why = {"kind": "assumed", "note": "on trial"}
 
     def predicted(scale: np.ndarray):
-        trial = profile.with_numbers(dict(zip(names, map(float, start * scale), strict=True)), dict.fromkeys(names, why))
+        trial = profile.with_numbers(
+            dict(zip(names, map(float, start * scale), strict=True)), dict.fromkeys(names, why)
+        )
         return tilesight.predict_many(problems, configs, hardware=trial, clock="burst", skip_refused=True)
 
     gap = profile.require("launch.graph_gap_s")
@@ -122,7 +124,9 @@ def fit(profile, guess: dict[str, float], runs, records: tuple[str, ...]):
     )
     errors = 100 * (np.exp(misfit(found.x)) - 1)
     estimates = predicted(found.x)
-    print(f"  {', '.join(records)}: {len(errors)} runs, mean error {np.mean(abs(errors)):.1f} %, bias {np.mean(errors):+.1f} %")
+    print(
+        f"  {', '.join(records)}: {len(errors)} runs, mean error {np.mean(abs(errors)):.1f} %, bias {np.mean(errors):+.1f} %"
+    )
     for kind in sorted(set(estimates.binding)):
         here = abs(errors[estimates.binding == kind])
         print(f"    {kind:12s} {len(here):5d} runs {here.mean():6.1f} %  80th percentile {np.quantile(here, 0.8):.1f}")

@@ -68,7 +68,14 @@ def main() -> None:
     notes = "Nsight Compute, one pass, caches left alone, the last of 4 launches in a row"
     write_record(folder, "warm_residency", rows, notes, [before_hz, sm_clock_hz()])
     for row in rows:
-        print(row["kind"], row["m"], row["n"], row["k"], f"{row['operand_bytes'] / 1e6:.1f} MB", f"{row['resident_share']:.3f}")
+        print(
+            row["kind"],
+            row["m"],
+            row["n"],
+            row["k"],
+            f"{row['operand_bytes'] / 1e6:.1f} MB",
+            f"{row['resident_share']:.3f}",
+        )
 
 
 if __name__ == "__main__":

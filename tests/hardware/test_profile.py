@@ -62,7 +62,7 @@ def test_not_finite(broken, value):
 
 @pytest.mark.parametrize("value", ["4.8e12", True, False, [4.8e12], {"value": 4.8e12}])
 @pytest.mark.parametrize(
-    "name", ["dram.bandwidth_peak_bytes_per_s", "sm_count", "schema_version", "fill.latency_l2_cycles"]
+    "name", ["dram.bandwidth_peak_bytes_per_s", "sm_count", "schema_version", "fill.scalar_elements_per_cycle"]
 )
 def test_not_a_number(broken, name, value):
     refuse(broken(name, value), rf"{re.escape(name)} = .* is not a (whole )?number; write (a plain )?one")

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,36 +131,6 @@ def read_estimate(path: str) -> Estimate:
     """
     data = parse_json(path, _text(path))
     try:
-        estimate = Estimate.from_dict(data)
-        for name, value in data.items():
-            _check(name, value)
+        return Estimate.from_dict(data)
     except ConfigError as error:
         raise TableError(str(error), file=path) from None
-    return estimate
-
-
-_WORDS = frozenset(
-    ("problem", "config", "kernel", "hardware", "hardware_hash", "cache", "clock", "binding")
-) | frozenset(("regime", "occupancy_limiter", "model_version", "schema"))
-_TABLES = frozenset(("terms", "busy_s", "period_s", "resident_after"))
-_MAY_BE_UNKNOWN = frozenset(("seconds_low", "seconds_high", "margin"))
-_POSITIVE = frozenset(("seconds", "roofline_s", "flop", "compulsory_bytes"))
-
-
-def _check(name: str, value: Any) -> None:
-    """Refuse a value that is not of the kind its field has."""
-    if name == "assumptions" or name in _WORDS:
-        words = value if name == "assumptions" and isinstance(value, list) else [value]
-        good = all(isinstance(word, str) for word in words)
-    elif name in _TABLES:
-        good = isinstance(value, Mapping) and all(map(_is_number, value.values()))
-    else:
-        good = _is_number(value) or (value is None and name in _MAY_BE_UNKNOWN)
-        good = good and not (name in _POSITIVE and value <= 0)
-    if not good:
-        shown = repr(value)
-        raise ConfigError(f"estimate field {name} = {shown if len(shown) <= 60 else shown[:59] + '…'} makes no sense")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -23,6 +23,7 @@ from tilesight.compare.scores import (
     regimes,
     time_scores,
 )
+from tilesight.display import Displayable
 from tilesight.errors import TableError
 from tilesight.records import Protocol, Table
 
@@ -75,7 +76,7 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Displayable):
     """A comparison of one table with predictions.
 
     Attributes

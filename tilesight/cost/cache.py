@@ -112,7 +112,7 @@ def traffic(
     crossings = np.minimum(fetched, lookups / 2)
     hit_rate = 1.0 - (reads + crossings) / (lookups + crossings + output / 2)
     after = repeated_residency(held_bytes(access, hardware), hardware)
-    dirty = np.minimum(output, hardware.l2.capacity_bytes / 2) * after
+    dirty = np.floor(np.minimum(output, hardware.l2.capacity_bytes / 2) * after)
     return Traffic(
         requested_bytes=access.requested_bytes + output,
         lookup_bytes=lookups,

@@ -41,7 +41,8 @@ def busy_seconds(clock: str | float | NDArray[np.float64]) -> NDArray[np.float64
         return np.asarray(0.0 if clock == "burst" else np.inf)
     seconds = np.asarray(clock, dtype=float)
     if not np.all(seconds >= 0):
-        raise ConfigError(f"clock = {clock!r} is not a time under load in seconds; give 0 or more")
+        worst = seconds.ravel()[int(np.argmin(np.where(seconds >= 0, np.inf, 0.0)))]
+        raise ConfigError(f"clock = {worst:g} is not a time under load in seconds; give 0 or more")
     return seconds
 
 

@@ -128,14 +128,37 @@ class Estimate(Displayable):
         wrong = sorted(set(data) ^ known)
         if wrong:
             raise ConfigError(f"estimate has missing or unknown fields: {', '.join(wrong)}")
-        for name in ("seconds", "roofline_s", *(["flop"])):
-            value = data[name]
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ConfigError(f"estimate field {name} = {value!r} is not a finite number")
-        for name in ("terms", "busy_s", "period_s", "resident_after"):
-            if not isinstance(data[name], Mapping):
-                raise ConfigError(f"estimate field {name} is not a table of numbers")
+        for name, value in data.items():
+            if not _makes_sense(name, value):
+                shown = repr(value)
+                shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
+                raise ConfigError(f"estimate field {name} = {shown} makes no sense")
         return cls(**data)
+
+
+_WORDS = frozenset(
+    ("problem", "config", "kernel", "hardware", "hardware_hash", "cache", "clock", "binding")
+) | frozenset(("regime", "occupancy_limiter", "model_version", "schema"))
+_TABLES = frozenset(("terms", "busy_s", "period_s", "resident_after"))
+_MAY_BE_UNKNOWN = frozenset(("seconds_low", "seconds_high", "margin"))
+_POSITIVE = frozenset(("seconds", "roofline_s", "flop", "compulsory_bytes"))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _makes_sense(name: str, value: Any) -> bool:
+    """Whether a value is of the kind that its field of an Estimate has."""
+    if name == "assumptions":
+        return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+    if name in _WORDS:
+        return isinstance(value, str)
+    if name in _TABLES:
+        return isinstance(value, Mapping) and all(map(_is_number, value.values()))
+    if value is None:
+        return name in _MAY_BE_UNKNOWN
+    return _is_number(value) and not (name in _POSITIVE and value <= 0)
 
 
 _SCALARS = (

@@ -98,13 +98,14 @@ def _reasons(estimate: Estimate) -> list[str]:
     ranked = sorted(estimate.period_s.items(), key=lambda item: -item[1])
     if len(ranked) > 1:
         (first, most), (second, next_most) = ranked[:2]
+        ratio = most / next_most
         said.append(
-            f"a k-step takes {most * 1e9:.0f} ns for {first}, {next_most * 1e9:.0f} ns for {second} ({most / next_most:.2f}x)"
+            f"a k-step takes {most * 1e9:.0f} ns by {first}, {next_most * 1e9:.0f} ns by {second} ({ratio:.2f}x)"
         )
     if 0 < estimate.tail_share < 1 and estimate.rounds > 0:
         said.append(
             f"{estimate.waves:.2f} waves run as {estimate.rounds} rounds: "
-            f"the last fills {estimate.tail_share:.0%} of the slots"
+            f"the last fills {100 * estimate.tail_share:.0f} % of the slots"
         )
     if estimate.terms.get("clock", 0.0) > 0.01 * estimate.seconds:
         said.append(f"power holds the clock at {estimate.clock_hz / 1e6:.0f} MHz ({estimate.clock} clock)")
@@ -116,11 +117,17 @@ def _reasons(estimate: Estimate) -> list[str]:
 
 def _contrast(estimate: Estimate, other: Estimate, terms: list[Term]) -> list[str]:
     ratio = estimate.seconds / other.seconds
-    said = [f"takes {ratio:.3f} times as long" if ratio >= 1 else f"is {1 / ratio:.3f} times as fast"]
+    if estimate.seconds == other.seconds:
+        return ["takes the same time"]
+    said = [f"takes {ratio:.3f} times as long" if ratio > 1 else f"is {1 / ratio:.3f} times as fast"]
     if estimate.binding != other.binding:
         said.append(f"bound by {estimate.binding} against {other.binding}")
     total = estimate.seconds - other.seconds
     for term in terms[:3]:
         if total and term.difference_s and abs(term.difference_s) > 0.05 * abs(total):
-            said.append(f"{term.name}: {term.difference_s * 1e6:+.2f} us of {total * 1e6:+.2f} us")
+            said.append(
+                f"{term.name} adds {term.difference_s * 1e6:.2f} us"
+                if term.difference_s > 0
+                else f"{term.name} saves {-term.difference_s * 1e6:.2f} us"
+            )
     return said

@@ -88,7 +88,8 @@ class Period:
     @property
     def seconds(self) -> Counts:
         """The largest bound, shape (L,)."""
-        return np.max(np.stack([self.bounds[name] for name in BOUNDS]), axis=0)
+        longest: Counts = np.max(np.stack([self.bounds[name] for name in BOUNDS]), axis=0)
+        return longest
 
     @property
     def binding(self) -> NDArray[np.intp]:
@@ -273,8 +274,8 @@ def _between_rounds_s(plan: Plan, rounds: Waves, costs: StepCosts, hardware: Pro
     kernel = plan.kernel.split(".")[1]
     tile_bytes = plan.demands["store"].global_bytes
     assert tile_bytes is not None
-    each = hardware.require(f"rounds.{kernel}_fixed_s")
-    each = each + rounds.per_sm * tile_bytes / hardware.require(f"rounds.{kernel}_bytes_per_s")
+    fixed = hardware.require(f"rounds.{kernel}_fixed_s")
+    each: Counts = fixed + rounds.per_sm * tile_bytes / hardware.require(f"rounds.{kernel}_bytes_per_s")
     if kernel == "cp_async":
         each = each + costs.fill_latency_s - hardware.require("fill.latency_l2_s")
     return further * each

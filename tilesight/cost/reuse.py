@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, ndtr
 
 from tilesight.errors import PlanError
 from tilesight.plan.access import Access
@@ -47,6 +46,8 @@ def hit_probability(distance_blocks: ArrayLike, associativity: int, cache_blocks
     >>> round(float(hit_probability(16384, associativity=8, cache_blocks=16384)), 6)
     0.452927
     """
+    from scipy.special import bdtr  # loaded when first asked for: a third of the import time
+
     distance = _checked(distance_blocks, associativity, cache_blocks)
     trials = np.minimum(distance, _MOST_TRIALS).astype(np.int64)
     result = bdtr(associativity - 1.0, trials, associativity / cache_blocks)
@@ -63,6 +64,8 @@ def hit_probability_gaussian(
     >>> round(float(hit_probability_gaussian(16384, associativity=8, cache_blocks=16384)), 6)
     0.429825
     """
+    from scipy.special import ndtr
+
     distance = _checked(distance_blocks, associativity, cache_blocks)
     share = associativity / cache_blocks
     spread = np.sqrt(np.maximum(distance * share * (1.0 - share), 1e-300))

@@ -69,7 +69,8 @@ def loop_graph(kernel: int) -> TileGraph:
 def library_split(columns: GemmColumns, slots: Counts) -> Counts:
     """Splits of k, those left open filled in as libraries do for few tiles, shape (L,).
 
-    As many as fill the ``slots`` (SMs that the clusters can hold) once, at least 2, leaving at least 4 k-steps a part and at most 24 parts.
+    As many as fill the ``slots`` (SMs that the clusters can hold) once, at least 2, leaving at least 4 k-steps a part
+    and at most 24 parts.
     """
     ksteps = tiles_to_cover(columns.k, columns.tile_k)
     wanted = np.minimum(np.floor(slots / columns.tiles), np.floor(ksteps / MIN_KSTEPS_PER_SPLIT))

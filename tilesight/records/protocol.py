@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight import units
-from tilesight.cost.cache import repeated_residency
+from tilesight.cost.cache import READ_BY_ALL, repeated_residency
 from tilesight.cost.estimate import Estimates
 from tilesight.dtypes import dtype
 from tilesight.hardware.profile import Profile
@@ -34,14 +34,15 @@ class Replays:
     """Launches of one kernel in a CUDA graph, replayed: the load under which the clock settles.
 
     A replay holds min(``launches_max``, ``replay_s`` / time) launches, at least one; the median of ``replays`` replays
-    is reported. Before them came as much load again: warm-up, and the measurement of the row before (an assumption;
-    the board's limit acts on power averaged over some 35 ms and does not forget in between).
+    is reported. Before them came about twice as much load: warm-up, and the other measurements of the same row (an
+    assumption, since the tables do not say; the board's limit acts on power averaged over some 35 ms and does not
+    forget in between).
     """
 
     launches_max: int = 50
     replay_s: float = 2e-3
     replays: int = 5
-    replays_before: int = 5
+    replays_before: int = 10
 
     def launches(self, seconds: Floats) -> Floats:
         """Launches in one replay of kernels that take ``seconds`` each.
@@ -62,7 +63,7 @@ class Replays:
         Examples
         --------
         >>> Replays().busy_s(np.array([4e-6, 6e-3])).round(6)
-        array([0.0015, 0.045 ])
+        array([0.0025, 0.075 ])
         """
         return (self.replays_before + self.replays / 2) * self.launches(seconds) * seconds
 
@@ -145,6 +146,10 @@ def dirty_l2(table: Table, hardware: Profile) -> dict[str, Any]:
     return {"dirty_bytes": hardware.l2.capacity_bytes / (hardware.l2.partitions or 1)}
 
 
+ONE_ROW_OF_TILES = 256
+"""Rows of C that the tallest tiles cover at once."""
+
+
 def cycled_weights(table: Table, hardware: Profile) -> dict[str, Any]:
     """What L2 still holds when the weight is cycled over copies: shares of A and B, one per row.
 
@@ -156,10 +161,12 @@ def cycled_weights(table: Table, hardware: Profile) -> dict[str, Any]:
     element_bytes = np.array([dtype(name).bytes_per_element for name in table["dtype"]])
     cycles_a = np.array([source.startswith("sglang") for source in table["source"]])
     since_a_bytes = np.where(cycles_a, touched_bytes, elements * element_bytes)
+    # a weight that one row of tiles reads has fewer copies in L2 than one that many rows read
+    copies = np.where(table["m"] > ONE_ROW_OF_TILES, READ_BY_ALL, hardware.require("l2.copies_one_reader"))
     return {
         "resident": {
-            "a": repeated_residency(since_a_bytes, hardware),
-            "b": repeated_residency(touched_bytes, hardware),
+            "a": repeated_residency(since_a_bytes * copies, hardware),
+            "b": repeated_residency(touched_bytes * copies, hardware),
         }
     }
 
