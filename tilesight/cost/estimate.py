@@ -311,7 +311,7 @@ def columns_of(priced: Priced, hardware: Profile) -> tuple[dict[str, Counts], di
         "dirty_after_bytes": moved.dirty_after_bytes,
     }
     numbers |= {f"term:{name}": value for name, value in priced.terms.items()}
-    numbers |= {f"busy:{name}": value for name, value in priced.busy_s.items()}
+    numbers |= {f"busy:{name}": priced.busy_s[name] for name in _BUSY}
     for name in BOUNDS:
         pair = (priced.full.bounds[name], priced.tail.bounds[name])
         numbers[f"period:{name}"] = np.where(full_longer, *pair)

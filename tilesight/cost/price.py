@@ -29,6 +29,7 @@ from tilesight.cost.throughput import StepCosts, outside_rows_s, step_costs
 from tilesight.hardware.profile import Profile
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts
+from tilesight.resource import BusyTime
 
 BOUNDS = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue")
 """What a period can be bound by, in the order of ties."""
@@ -106,7 +107,7 @@ class Priced:
     situation: Situation
     seconds: Counts
     terms: Mapping[str, Counts]
-    busy_s: Mapping[str, Counts]
+    busy_s: BusyTime
     occupancy: Occupancy
     waves: Waves
     shares: LookupShares
@@ -175,12 +176,12 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
         situation=situation,
         seconds=total + terms["dram floor"],
         terms={name: terms[name] for name in TERMS},
-        busy_s={
-            "tensor": tensor_s,
-            "l2": moved.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
-            "dram": moved.dram_read_bytes / hardware.require("dram.bandwidth_read_bytes_per_s")
+        busy_s=BusyTime.of(
+            tensor=tensor_s,
+            l2=moved.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
+            dram=moved.dram_read_bytes / hardware.require("dram.bandwidth_read_bytes_per_s")
             + moved.dram_write_bytes / hardware.require("dram.bandwidth_write_bytes_per_s"),
-        },
+        ),
         occupancy=resident,
         waves=rounds,
         shares=shares,

@@ -42,7 +42,7 @@ from tilesight.plan.graph import Distance, Edge, TileGraph
 from tilesight.plan.launch import Launch
 from tilesight.plan.loop import Loop
 from tilesight.plan.plan import Plan
-from tilesight.plan.tile import Counts, tiles_to_cover
+from tilesight.plan.tile import Counts, Tile, tiles_to_cover
 
 VECTOR_ELEMENTS = 16
 """Pointer loads are vectorised only where strides are known to divide by 16 elements."""
@@ -119,7 +119,7 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
                 matrix=_instructions(columns),
             ),
             "store": Demand(
-                global_bytes=columns.tile_m * columns.tile_n * output,
+                global_bytes=Tile(columns.tile_m, columns.tile_n, output).bytes,
                 engine="st_global" if kernel == CP_ASYNC else "tma",
             ),
         }

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.kernels.gemm_config import KERNELS, GemmColumns
-from tilesight.plan.tile import Counts
+from tilesight.plan.tile import Counts, Tile
 
 CP_ASYNC, TMA_PERSISTENT, WARP_SPECIALIZED = range(len(KERNELS))
 WGMMA_ROWS = 64
@@ -38,9 +38,16 @@ def threads(columns: GemmColumns) -> Counts:
     return 32.0 * (columns.warps + extra)
 
 
+def operand_tiles(columns: GemmColumns) -> tuple[Tile, Tile]:
+    """The A tile (tile_m, tile_k) and the B tile (tile_k, tile_n) of one k-step."""
+    size = np.full_like(columns.tile_m, columns.operand_bytes)
+    return Tile(columns.tile_m, columns.tile_k, size), Tile(columns.tile_k, columns.tile_n, size)
+
+
 def stage_bytes(columns: GemmColumns) -> Counts:
     """Bytes of one ring slot, an A and a B tile, shape (L,)."""
-    return (columns.tile_m + columns.tile_n) * columns.tile_k * columns.operand_bytes
+    a, b = operand_tiles(columns)
+    return a.bytes + b.bytes
 
 
 def smem_bytes(columns: GemmColumns) -> Counts:
