@@ -55,6 +55,12 @@ def test_clock_by_hand(hw):
     assert loaded_clock_hz(load_of(4e8, 4e6, 1e6, cycles=2000), busy_seconds("sustained"), hw) == 2e9
 
 
+def test_a_lasting_load_is_never_faster_than_a_starting_one(hw, altered):
+    mild = altered(hw, {"power.sustained_exponent": 0.1})
+    load = load_of(4e8, 6e6, 1e6)
+    assert loaded_clock_hz(load, busy_seconds("sustained"), mild) == loaded_clock_hz(load, busy_seconds("burst"), mild)
+
+
 def test_time_under_load_launch_by_launch(hw):
     load = StepLoad(*(np.full(3, value) for value in (1000.0, 4e8, 6e6, 1e6)))
     clocks = loaded_clock_hz(load, busy_seconds([0.0, 0.03, 10.0]), hw)

@@ -67,6 +67,35 @@ def test_pointer_kernel_with_a_tail(hw):
     )
 
 
+def test_full_rounds_and_tail_wait_for_their_own_reads(hw, altered):
+    # The same product row by row: the 20 tiles of the tail are the last 9 of row 18, whose A was read, and row 19, whose
+    # 128 rows of A are new. The full round reads all else.
+    config = GemmConfig(128, 128, 64, stages=3, kernel="cp_async", group_m=1)
+    estimate = predict(Gemm(2560, 1408, 1024), config, hardware=hw, cache="cold", clock="burst")
+    new_in_tail = 128 * 1024 * 2
+    assert estimate.dram_read_bytes == pytest.approx(2 * (2560 + 1408) * 1024, rel=1e-6)
+    assert estimate.period_s["dram"] / NS == pytest.approx(
+        (estimate.dram_read_bytes - new_in_tail) / 16 / 4000, rel=1e-6
+    )
+    # at 10 B/ns DRAM binds both
+    slow = altered(hw, {"dram.bandwidth_read_bytes_per_s": 1e10})
+    late = predict(Gemm(2560, 1408, 1024), config, hardware=slow, cache="cold", clock="burst")
+    assert late.terms["tail round"] / NS == pytest.approx(new_in_tail / 10, rel=1e-6)
+    assert late.terms["full rounds"] / NS == pytest.approx((estimate.dram_read_bytes - new_in_tail) / 10, rel=1e-6)
+
+
+def test_rows_outside_hold_up_an_in_order_launch_of_one_round(hw):
+    # 1250 x 1280 x 512: the last row of tiles sticks out by 30 rows of A, at 3 ns a row; with 256 rows of half a ns that
+    # is what the copy engine needs
+    config = GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent")
+    ragged = predict(Gemm(1250, 1280, 512), config, hardware=hw, cache="cold")
+    assert ragged.period_s["tma"] / NS == pytest.approx(128 + 90)
+    # not with a second round, and not where a warp loads ahead
+    assert predict(Gemm(2530, 1280, 512), config, hardware=hw).period_s["tma"] / NS == pytest.approx(128)
+    ahead = GemmConfig(128, 128, 64, stages=3)
+    assert predict(Gemm(1250, 1280, 512), ahead, hardware=hw).period_s["tma"] / NS == pytest.approx(128)
+
+
 def test_bulk_kernel_of_one_round(hw):
     # 1280 x 1280 x 512 in 128x128x64: 100 tiles of 8 k-steps, one on each SM.
     problem, config = Gemm(1280, 1280, 512), GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent")

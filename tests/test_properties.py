@@ -5,7 +5,7 @@ from math import lcm
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tilesight import Gemm, GemmConfig, TilesightError, predict, predict_many
@@ -31,7 +31,8 @@ specialized = st.builds(
     cluster_m=st.sampled_from([1, 1, 2, 4]),
     cluster_n=st.sampled_from([1, 1, 2]),
     group_m=st.sampled_from([1, 2, 8, 16]),
-    split_k=st.sampled_from([1, 1, 1, 2, 3, 4]),
+    split_k=st.sampled_from([1, 1, 1, 2, 3, 4, None]),
+    registers=st.sampled_from([None, None, 168]),
 )
 configs = st.one_of(in_order, specialized)
 sizes = st.one_of(st.integers(1, 300).map(lambda n: 16 * n), st.integers(1, 9000))
@@ -82,6 +83,8 @@ def test_terms_sum_to_the_time(gpu, problem, config, situation):
 
 
 @given(problems, configs, situations)
+@example(Gemm(12800, 12800, 64), GemmConfig(128, 256, 64, stages=4), {"cache": "cold", "clock": "burst"})
+@example(Gemm(16, 16384, 8192), GemmConfig(16, 128, 64, stages=8, swap_ab=True), {"cache": "cold", "clock": "burst"})
 @settings(max_examples=200)
 def test_nothing_beats_the_peaks(gpu, problem, config, situation):
     estimate = priced(problem, config, gpu, **situation)
@@ -153,7 +156,7 @@ def test_a_better_gpu_is_faster_where_that_binds(gpu, altered, what):
 # ragged, rows of 128 bytes stay aligned, and groups of rows stay whole; cold, so that residency is one regime.
 
 whole = st.integers(1, 40)
-gridded = configs.filter(lambda config: config.group_m <= 16)
+gridded = configs.filter(lambda config: config.group_m <= 16 and config.split_k is not None)
 
 
 def aligned(config, rows, columns, steps):
