@@ -162,10 +162,10 @@ TINY = GemmConfig(16, 64, 64, stages=3, kernel="cp_async")
 @pytest.mark.parametrize(
     ("name", "config", "problem"),
     [
-        ("wgmma.step_specialized_cycles", BULK, LARGE),
-        ("wgmma.step_in_order_cycles", POINTER, LARGE),
-        ("wgmma.chain_cp_async_cycles", POINTER, LARGE),
-        ("wgmma.mma_sync_rate_share", TINY, LARGE),
+        ("loop.step_specialized_cycles", BULK, LARGE),
+        ("loop.step_in_order_cycles", POINTER, LARGE),
+        ("loop.chain_cp_async_cycles", POINTER, LARGE),
+        ("loop.mma_sync_rate_share", TINY, LARGE),
         ("sm.smem_bandwidth_bytes_per_cycle", BULK, LARGE),
         ("fill.latency_l2_s", BULK, LARGE),
         ("fill.latency_dram_extra_s", BULK, LARGE),
@@ -184,7 +184,7 @@ def test_a_missing_rate_refuses_by_name(hw, altered, name, config, problem):
 
 
 def test_numbers_that_are_not_needed_may_be_missing(hw, altered):
-    names = ["wgmma.mma_sync_rate_share", "wgmma.step_in_order_cycles", "wgmma.chain_cp_async_cycles"]
+    names = ["loop.mma_sync_rate_share", "loop.step_in_order_cycles", "loop.chain_cp_async_cycles"]
     names += ["fill.row_64_s", "fill.row_32_s", "fill.row_16_s", "fill.row_outside_s", "fill.cp_async_bytes_per_s"]
     names += ["fill.cp_async_unaligned_share", "fill.scalar_elements_per_cycle", "fill.spilled_elements_per_cycle"]
     without = altered(hw, dict.fromkeys(names))

@@ -198,7 +198,7 @@ def gemm_candidates(problem: Gemm) -> list[GemmConfig]:
             for split in (1, 2, 3, 4, 6, 8, 12, 16):
                 if split > 1 and ksteps < 4 * split:
                     break
-                for cluster in ((2, 1), (1, 2)):
+                for cluster in ((2, 1), (1, 2), (1, 1)):
                     found.append(
                         GemmConfig(
                             tile_m,

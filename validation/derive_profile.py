@@ -205,6 +205,50 @@ def pitches(boost_hz: float) -> dict[str, float]:
     return found
 
 
+def specialized_loop(tensor_hz: float) -> dict[str, float]:
+    """Overhead of a k-step of our own specialised product where tensor cores bind, and the store of its tiles.
+
+    Stamps inside the kernel, one CTA: cycles from k-step to k-step less those of the instructions; cycles from the last
+    instruction to the end of the store against the tile's bytes.
+    """
+    slopes = Record("ws_gemm").pick(part="slope", cluster=1, mode="full", ctas=1, epilogue=1)
+    extra, size, store = [], [], []
+    for tile_m, tile_n in sorted({(int(row["tile_m"]), int(row["tile_n"])) for row in slopes.rows}):
+        rows = slopes.pick(tile_m=tile_m, tile_n=tile_n)
+        steps, last = rows.column("k_steps"), rows.column("last_mma_cycles")
+        many = steps >= 13
+        size.append(2.0 * tile_m * tile_n)
+        store.append(np.median((rows.column("store_done_cycles") - last)[many]))
+        ideal = tile_m / 64 * 4 * max(tile_n / 2, 16 + tile_n / 4)
+        if ideal >= 380:
+            extra.append(np.polyfit(steps[many], last[many], 1)[0] - ideal)
+    slope, fixed = np.polyfit(size, store, 1)
+    return {
+        "loop.step_specialized_cycles": max(float(np.median(extra)), 0.0),
+        "epilogue.specialized_fixed_s": float(fixed) / tensor_hz,
+        "epilogue.specialized_bytes_per_s": tensor_hz / float(slope),
+    }
+
+
+def unaligned_share() -> dict[str, float]:
+    """Share of the cp.async rate that rows of B at an odd pitch keep, from k-steps bound by a ring of three stages.
+
+    A period is half a fill, and B is four fifths of its bytes: with p and q the periods at aligned and odd pitch,
+    share = (2 p * 4/5) / (2 p * 4/5 + 2 (q - p)).
+    """
+    rows = Record("triton_ragged").pick(bench="ragged_n", kernel="ptr", tile_m=64, tile_n=256, stages=3)
+
+    def period_s(n: int) -> float:
+        here = rows.pick(n=n)
+        order = np.argsort(here.column("k"))
+        (short, long), (few, many) = here.column("time_s")[order][[0, -1]], here.column("k")[order][[0, -1]] / 64
+        return (long - short) / (many - few)
+
+    aligned = np.mean([period_s(n) for n in (320, 384, 448, 512)])
+    odd = np.array([period_s(n) for n in (272, 288, 304, 352, 416, 480, 496)])
+    return {"fill.cp_async_unaligned_share": float(np.mean(0.8 * aligned / (0.8 * aligned + odd - aligned)))}
+
+
 def scalar_loads() -> dict[str, float]:
     """Elements per cycle and SM that loops with element-wise loads move, with and without spills."""
     rows = Record("triton_unaligned").pick(kernel="ptr")
@@ -314,11 +358,8 @@ def measured() -> dict[str, tuple[float, dict[str, object]]]:
     )
     take(pitches(boost), ["stage_fill", "triton_ragged", "triton_unaligned"])
     take(scalar_loads(), "triton_unaligned", note="median over tiles and warps; they spread by half")
-    take(
-        {"fill.cp_async_unaligned_share": 0.6},
-        "triton_ragged",
-        note="64x256 tiles: 645 cycles a k-step aligned, 960 to 1160 not",
-    )
+    take(specialized_loop(found["clock.tensor_hz"][0]), "ws_gemm")
+    take(unaligned_share(), "triton_ragged", note="64x256 tiles, 3 stages, rows of B at a pitch of 32 or 64 bytes")
     take(
         {"merging.requests_async": 4.0},
         "l2_lookup_share",
@@ -326,7 +367,7 @@ def measured() -> dict[str, tuple[float, dict[str, object]]]:
     )
     take(merging(), "triton_lookups", "fitted")
     loops = Record("mma_sync_loop").pick(sms=132)
-    take({"wgmma.mma_sync_rate_share": float(np.median(loops.column("mma_flop_per_cycle"))) / 4096}, "mma_sync_loop")
+    take({"loop.mma_sync_rate_share": float(np.median(loops.column("mma_flop_per_cycle"))) / 4096}, "mma_sync_loop")
     take(launches(), ["vendor_gemm", "launch_overhead", "dirty_lines", "stage_fill"])
     take(tensor_rates(), "power_gemm", note="our 128x256x64 product of 6144 x 8448 x 9216, random normal data")
     take(reduction(), "launch_reduction", note="fp32 partial sums read from L2 by the second kernel")

@@ -31,8 +31,8 @@ class LookupShares:
 def distinct_among_neighbours(sharers: Counts, size: Counts) -> Counts:
     """Distinct tiles seen by ``size`` neighbours when runs of ``sharers`` neighbours share one tile, over ``size``.
 
-    Groups of neighbours and runs both begin at the first CTA. Where neither length divides the other, the average over
-    all places in a run: (size - 1) / sharers boundaries fall inside.
+    Groups of neighbours and runs both begin at the first CTA; a group then begins at each multiple of gcd(size, sharers)
+    in a run equally often, and (size - gcd) / sharers boundaries of runs fall inside it on average.
 
     Examples
     --------
@@ -40,8 +40,8 @@ def distinct_among_neighbours(sharers: Counts, size: Counts) -> Counts:
     >>> distinct_among_neighbours(np.array([1.0, 4.0, 8.0]), np.array(4.0))
     array([1.  , 0.25, 0.25])
     """
-    aligned = (sharers % size == 0) | (size % sharers == 0)
-    distinct = np.where(aligned, np.maximum(size / sharers, 1.0), 1.0 + (size - 1.0) / sharers)
+    common = np.gcd(sharers.astype(np.int64), size.astype(np.int64))
+    distinct = 1.0 + (size - common) / sharers
     return np.minimum(distinct, size) / size
 
 

@@ -8,7 +8,7 @@ X <= A - 1.
     Gaussian   P(hit) = Phi((A - 1/2 - D A/B) / sqrt(D (A/B) (1 - A/B)))
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -168,6 +168,15 @@ def lockstep_touched(access: Access, slots: Counts) -> Touched:
     Lines read from one side of the chip are held 1.5 times in an L2 of two partitions, those read from everywhere
     twice; B tiles shared by at most 16 neighbours in launch order stay within one GPC.
     """
+    columns = np.stack([slots, *(getattr(access, entry.name) for entry in fields(access))])
+    # configurations that differ in stages or warps alone touch the same: each kind is walked once
+    _, one_of, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    walked = _walk(access[one_of], slots[one_of])
+    return Touched(**{entry.name: getattr(walked, entry.name)[kind.ravel()] for entry in fields(walked)})
+
+
+def _walk(access: Access, slots: Counts) -> Touched:
+    """:func:`lockstep_touched` of configurations that all differ."""
     tiles = access.tiles_m * access.tiles_n
     count = np.ceil(tiles / slots)
     walked = np.minimum(count, MAX_WAVES).astype(np.int64)

@@ -75,7 +75,7 @@ def mma_sync_step_cycles(plan: Plan, hardware: Profile) -> Counts:
     warps_n = warps / warps_m
     reads = (access.tile_m * warps_n + access.tile_n * warps_m) * access.tile_k * access.element_bytes
     writes = (access.tile_m + access.tile_n) * access.tile_k * access.element_bytes
-    rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm * hardware.require("wgmma.mma_sync_rate_share")
+    rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm * hardware.require("loop.mma_sync_rate_share")
     flop = 2.0 * access.tile_m * access.tile_n * access.tile_k
     return np.maximum((reads + writes) / port, flop / rate)
 
@@ -91,7 +91,7 @@ def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardwar
     rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm
     port = hardware.require("sm.smem_bandwidth_bytes_per_cycle")
     tensor = matrix.count * wgmma_cycles(matrix.n, rate, port, matrix.operand_bytes)
-    tensor = tensor + hardware.require(f"wgmma.step_{loop_kind}_cycles")
+    tensor = tensor + hardware.require(f"loop.step_{loop_kind}_cycles")
     small = plan.flags["small_rows"]
     if np.any(small):
         tensor = np.where(small, mma_sync_step_cycles(plan, hardware), tensor)
@@ -120,12 +120,12 @@ def _chain_cycles(plan: Plan, hardware: Profile) -> Counts:
     boxes over a cluster.
     """
     family = plan.kernel.split(".")[1]
-    chain = np.full(len(plan), hardware.require(f"wgmma.chain_{family}_cycles"))
+    chain = np.full(len(plan), hardware.require(f"loop.chain_{family}_cycles"))
     if plan.in_order:
         return chain
     access = plan.access
     rows = np.maximum(access.tile_m / access.multicast_a, access.tile_k / access.multicast_b)
-    return np.where(rows >= FULL_BOX_ROWS, hardware.require("wgmma.chain_full_box_cycles"), chain)
+    return np.where(rows >= FULL_BOX_ROWS, hardware.require("loop.chain_full_box_cycles"), chain)
 
 
 def _transfer_s(plan: Plan, a_bytes: Counts, b_bytes: Counts, hardware: Profile) -> tuple[Counts, Counts]:

@@ -24,6 +24,7 @@ from tilesight.hardware.tables import (
     Fill,
     Gpc,
     Launch,
+    Loop,
     Merging,
     Power,
     Rounds,
@@ -33,13 +34,12 @@ from tilesight.hardware.tables import (
     TensorRate,
     Text,
     Uncertainty,
-    Wgmma,
 )
 
 Architecture = Literal["sm_80", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "cdna2"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$")]
 
-_NO_NUMBERS = ("schema_version", "name", "vendor", "architecture", "derived", "source")
+NO_NUMBERS = ("schema_version", "name", "vendor", "architecture", "derived", "source")
 
 Number = int | float | tuple[int, ...]
 
@@ -60,7 +60,7 @@ class Profile(Table):
     fill: Fill = Fill()
     merging: Merging = Merging()
     tensor: Annotated[Mapping[str, TensorRate], AfterValidator(freeze_map)]
-    wgmma: Wgmma = Wgmma()
+    loop: Loop = Loop()
     power: Power = Power()
     launch: Launch = Launch()
     epilogue: Epilogue = Epilogue()
@@ -100,6 +100,7 @@ class Profile(Table):
         numbers: Mapping[str, "Number | None"],
         sources: Mapping[str, Mapping[str, Any]],
         *,
+        about: Mapping[str, Any] | None = None,
         where: str = "profile",
     ) -> "Profile":
         """Copy with some numbers set, by dotted name; None removes a number and its source.
@@ -110,6 +111,8 @@ class Profile(Table):
             Dotted name to value.
         sources
             Dotted name to ``{"kind": ..., "ref": ..., "note": ...}``; a number without an entry keeps its source.
+        about
+            Other keys to set: ``name``, ``derived``.
         where
             Name of the copy, for errors.
 
@@ -138,7 +141,7 @@ class Profile(Table):
                 table.pop(key, None)
                 data["source"].pop(name, None)
         data["source"] |= sources
-        return Profile.from_dict(_without_empty(data), where=where)
+        return Profile.from_dict(_without_empty(data | dict(about or {})), where=where)
 
     @cached_property
     def numbers(self) -> Mapping[str, Number]:
@@ -213,7 +216,7 @@ def _pattern() -> re.Pattern[str]:
 
 def _fields(prefix: str, table: type[Table]) -> Iterator[str]:
     for name, field in table.model_fields.items():
-        if name in _NO_NUMBERS:
+        if name in NO_NUMBERS:
             continue
         kinds = list(_nested(field.annotation))
         path = f"{prefix}{name}" + (".*" if any(get_origin(kind) is Mapping for kind in kinds) else "")
@@ -238,7 +241,7 @@ def _numbers(prefix: str, value: Any) -> Iterator[tuple[str, Number]]:
             yield prefix, value
         return
     for name, item in items:
-        if prefix or name not in _NO_NUMBERS:
+        if prefix or name not in NO_NUMBERS:
             yield from _numbers(f"{prefix}.{name}" if prefix else name, item)
 
 
@@ -279,6 +282,8 @@ def _problems(profile: Profile) -> Iterator[str]:
         ("clock.base_hz", "clock.boost_hz"),
     ):
         value, most = profile.get(name), profile.get(limit)
+        if profile.derived is not None and name.startswith("dram."):
+            continue  # a what-if may pass the peak of its parent
         if value is not None and most is not None and value > most:
             yield f"{name} = {plain_number(value)} is above {limit} = {plain_number(most)}"
 

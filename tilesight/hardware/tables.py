@@ -143,7 +143,7 @@ class TensorRate(Table):
     rate_sustained_flop_per_s: FlopPerS | None = None
 
 
-class Wgmma(Table):
+class Loop(Table):
     """What a k-step costs a CTA beyond the flop of its matrix instructions, by kind of loop."""
 
     step_in_order_cycles: Cycles | None = None  # added to the instructions of each k-step

@@ -39,8 +39,9 @@ def _table(name: str, table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inline(source: Mapping[str, Any]) -> str:
-    """A source as an inline table; a single reference is written without the brackets of a list."""
-    single = {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in source.items()}
+    """A source as an inline table; a single reference is written without the brackets of a list, none not at all."""
+    given = {key: value for key, value in source.items() if value != []}
+    single = {key: value[0] if isinstance(value, list) and len(value) == 1 else value for key, value in given.items()}
     return "{ " + ", ".join(f"{key} = {_value(value)}" for key, value in single.items()) + " }"
 
 

@@ -4,7 +4,10 @@ Tiles of an (n_m, n_n) grid are visited group by group: a group is ``group`` row
 the row index fastest (the grouped raster of the Triton tutorial; group = 1 is row-major, group >= n_m column-major).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilesight.plan.tile import Counts, tiles_to_cover
 
@@ -30,6 +33,10 @@ class Access:
     group: Counts
     multicast_a: Counts
     multicast_b: Counts
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> "Access":
+        """The batch of the given row numbers."""
+        return Access(**{entry.name: getattr(self, entry.name)[rows] for entry in fields(self)})
 
     @property
     def tiles_m(self) -> Counts:

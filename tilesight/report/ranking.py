@@ -28,7 +28,7 @@ def describe_ranking(ranking: Ranking) -> Page:
 def _ties(ranking: Ranking) -> str:
     percent = format_percent(TIE, 0)
     if ranking.ties == 1:
-        return f"none: no other is within {percent} of the best"
+        return f"no ties: no other is within {percent} of the best"
     return f"the first {ranking.ties} are within {percent} of the best; measure them to tell them apart"
 
 
