@@ -28,6 +28,7 @@ ncu
 compare/ scores result run
 calibrate
 api
+check
 report/ blocks render estimate explanation ranking comparison profile
 plots trace
 bench
