@@ -14,7 +14,7 @@ from pathlib import Path
 
 from profile_draft import CEILINGS, MEASURED, Draft, add_ceilings, add_copies, rounded
 
-import tilesight
+from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile
 from tilesight.hardware.write import to_toml
 
@@ -305,7 +305,7 @@ GPUS = (h100_sxm, a100_sxm, b200_sxm, b300_sxm, gb200, gb300, l40s, rtx_pro_6000
 
 def main() -> int:
     """Write or check the files; the exit status."""
-    measured = tilesight.load_profile(MEASURED)
+    measured = load_profile(MEASURED)
     differ = []
     for gpu in GPUS:
         draft = gpu(measured)
