@@ -233,6 +233,90 @@ def test_profiles(run, gpu):
     assert "a valid profile 'h200_sxm'" in run("profiles", "check", gpu)
 
 
+def test_profiles_check_says_how_numbers_are_known(run, tmp_path):
+    checked = strict_json(run("profiles", "check", "h200_sxm", "--json"))
+    profile = load_profile("h200_sxm")
+    assert sum(len(names) for names in checked["kinds"].values()) == checked["numbers"] == len(profile.numbers)
+    assert "sm_count" in checked["kinds"]["measured"]
+    assert "launch.cta_start_cycles" in checked["not_known"]
+    assert checked["gemm"] == {"lacks": [], "refused": []}
+    poor = tmp_path / "poor.toml"
+    numbers = dict.fromkeys(("launch.descriptor_s", "fill.row_16_s", "merging.loss_many_ctas", "l2.associativity"))
+    poor.write_text(to_toml(profile.with_numbers(numbers, {})), encoding="utf-8")
+    assert set(strict_json(run("profiles", "check", poor, "--json"))["gemm"]["lacks"]) == set(numbers)
+    page = run("profiles", "check", poor)
+    assert "matrix products lack" in page
+    assert all(name in page for name in (*numbers, "measured", "sm_count"))
+
+
+def test_profiles_diff(run):
+    page = run("profiles", "diff", "H200", "h100_sxm")
+    assert page.startswith("h200_sxm and h100_sxm\n")
+    assert "dram.capacity_bytes" in page
+    assert "sm_count" not in page
+    printed = strict_json(run("profiles", "diff", "h200_sxm", "h100_sxm", "--json"))
+    assert printed["schema"] == "tilesight.profile_diff/1"
+    assert (printed["first"]["name"], printed["second"]["name"]) == ("h200_sxm", "h100_sxm")
+    rows = {row["name"]: row for row in printed["differences"]}
+    # 3.35 TB/s over 4.8 TB/s
+    assert rows["dram.bandwidth_peak_bytes_per_s"]["ratio"] == pytest.approx(0.697917, rel=1e-5)
+    assert rows["dram.bandwidth_peak_bytes_per_s"]["first_kind"] == "datasheet"
+    assert strict_json(run("profiles", "diff", "h200_sxm", "h200_sxm", "--json"))["differences"] == []
+    assert run("profiles", "diff", "h200_sxm", "h200_sxm")
+
+
+SET = ["--set", "dram.bandwidth_read_bytes_per_s=0.5x", "--set", "sm_count=66"]
+CHANGES = {"dram.bandwidth_read_bytes_per_s": "0.5x", "sm_count": 66}
+
+
+def test_set_changes_the_gpu(run, gpu, hw):
+    slow = tilesight.derive(hw, CHANGES)
+    where = [*SIZES, *TILE, "--gpu", gpu]
+    predicted = strict_json(run("predict", "gemm", *where, *SET, "--json"))
+    assert predicted == json.loads(json.dumps(predict(PROBLEM, CONFIG, hardware=slow).to_dict()))
+    assert predicted["hardware"] == "h200_sxm_what_if"
+    ranked = strict_json(run("rank", "gemm", *SIZES, "--gpu", gpu, *SET, "--top", "1", "--json"))
+    assert ranked == json.loads(json.dumps(rank(PROBLEM, hardware=slow, top=1).to_dict()))
+    both = explain(predict(PROBLEM, CONFIG, hardware=hw), predict(PROBLEM, CONFIG, hardware=slow))
+    explained = strict_json(run("explain", "gemm", *where, "gemm", *where, *SET, "--json"))
+    assert explained == json.loads(json.dumps(both.to_dict()))
+    shown = strict_json(run("profiles", "show", gpu, *SET, "--json"))
+    assert shown["hash"] == slow.hash
+    assert shown["derived"] == {"parent": "h200_sxm", "changed": list(CHANGES)}
+    assert "from h200_sxm, changed: dram.bandwidth_read_bytes_per_s, sm_count" in run("profiles", "show", gpu, *SET)
+
+
+def test_set_in_compare(run):
+    own = strict_json(run("compare", "--sample", "--json"))["results"][0]
+    slow = strict_json(run("compare", "--sample", *SET[:2], "--json"))["results"][0]
+    assert slow["n"] == own["n"]
+    assert slow["bias"] > own["bias"]  # half the bandwidth predicts longer times
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("sm_count", "--set 'sm_count' is not NAME=VALUE; give it as in "),
+        ("sm_count=", "--set 'sm_count=' is not NAME=VALUE"),
+        ("=2", "--set '=2' is not NAME=VALUE"),
+        ("sm_counts=2", "a profile has no number 'sm_counts'; known: .*Did you mean 'sm_count'?"),
+        ("sm_count=many", "sm_count = 'many' is not a new value; give a number"),
+        ("sm_count=0", "h200_sxm_what_if: sm_count = 0 is outside 1..1000000"),
+        ("vendor=AMD", "vendor is not a number of a profile"),
+    ],
+)
+def test_bad_set(refused, text, why):
+    for words in (["predict", "gemm", *SIZES, "--gpu"], ["profiles", "show"]):
+        with pytest.raises(AssertionError, match=why):
+            raise AssertionError(refused(*words, "h200_sxm", "--set", text))
+
+
+def test_set_twice_or_without_a_gpu(refused, tmp_path):
+    twice = ["--set", "sm_count=66", "--set", "sm_count=33"]
+    assert "--set sm_count is given twice" in refused("profiles", "show", "h200_sxm", *twice)
+    assert "say which one by --gpu" in refused("compare", tmp_path / "table.csv", "--set", "sm_count=66")
+
+
 def test_bench(run, gpu):
     printed = strict_json(run("bench", "--gpu", gpu, "--json"))
     times = [printed[name] for name in ("import_s", "first_predict_s", "predict_gemm_ms", "rank_10000_s")]
@@ -367,6 +451,8 @@ def test_bad_options(refused, gpu, options, why):
         (["profiles", "show", "h2000"], "no hardware profile 'h2000'"),
         (["profiles", "show"], "Missing argument 'NAME|FILE'"),
         (["profiles", "check", "."], "no profile file '.'"),
+        (["profiles", "diff", "h200_sxm"], "Missing argument 'NAME|FILE'"),
+        (["profiles", "diff", "h200_sxm", "h20"], "no hardware profile 'h20'"),
         (["bench", "--gpu", "h20"], "no hardware profile 'h20'"),
     ],
 )

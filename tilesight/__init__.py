@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         UnknownProfileError,
         UnsupportedError,
     )
+    from tilesight.hardware.derive import derive
     from tilesight.hardware.profile import Profile
     from tilesight.kernels.gemm_config import Gemm, GemmConfig
     from tilesight.search import Ranking
@@ -42,6 +43,7 @@ _HOME = {
         "UnknownProfileError",
         "UnsupportedError",
     ),
+    "tilesight.hardware.derive": ("derive",),
     "tilesight.hardware.profile": ("Profile",),
     "tilesight.kernels.gemm_config": ("Gemm", "GemmConfig"),
     "tilesight.search": ("Ranking",),
@@ -66,6 +68,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "compare_records",
+    "derive",
     "explain",
     "list_profiles",
     "load_profile",

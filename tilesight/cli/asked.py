@@ -10,6 +10,8 @@ from typing import Any
 
 from tilesight.cli.options import ConfigOptions, ProblemOptions, StateOptions
 from tilesight.errors import ConfigError, UnitError, suggestion
+from tilesight.hardware.derive import derive
+from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
 from tilesight.records.cells import decimal
 from tilesight.records.gpus import canonical_gpu
@@ -99,10 +101,31 @@ def hardware_of(gpu: str) -> str:
     return gpu if "/" in gpu or gpu.endswith(".toml") else canonical_gpu(gpu)
 
 
+def changed_hardware(gpu: str, texts: Sequence[str] | None) -> str | Profile:
+    """What ``--gpu`` means, or its what-if copy where ``--set`` changes numbers.
+
+    Raises
+    ------
+    ConfigError
+        If a text is not ``NAME=VALUE`` or names a number twice.
+    """
+    if not texts:
+        return hardware_of(gpu)
+    changes: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ConfigError(f"--set {text!r} is not NAME=VALUE; give it as in dram.bandwidth_read_bytes_per_s=1.5x")
+        if name in changes:
+            raise ConfigError(f"--set {name} is given twice")
+        changes[name] = value
+    return derive(hardware_of(gpu), changes)
+
+
 def state_of(options: StateOptions) -> dict[str, Any]:
     """Keyword arguments of ``predict`` for the GPU and its state."""
     state: dict[str, Any] = {
-        "hardware": hardware_of(options.gpu),
+        "hardware": changed_hardware(options.gpu, options.changes),
         "cache": options.cache,
         "clock": _clock(options.clock),
         "resident": _shares(options.resident) if options.resident else None,

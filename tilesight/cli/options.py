@@ -12,6 +12,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 Gpu = Annotated[
     str, typer.Option("--gpu", metavar="NAME|FILE", help="Hardware profile: a shipped name or a TOML file.")
 ]
+WHAT_IF = "What if: change a number of the GPU's profile (66, 1.5x, +20%); may be given again."
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=WHAT_IF)]
 
 
 def _option(*names: str, metavar: str | None = None, words: str, panel: str) -> Any:
@@ -86,6 +88,7 @@ class StateOptions:
     """On which GPU and in which state, as typed."""
 
     gpu: Annotated[str, _option("--gpu", metavar="NAME|FILE", words="A shipped profile or a TOML file.", panel=_STATE)]
+    changes: Annotated[list[str] | None, _option("--set", metavar="NAME=VALUE", words=WHAT_IF, panel=_STATE)] = None
     cache: Annotated[
         str, _option("--cache", metavar="warm|cold", words="State of L2 before the launch.", panel=_STATE)
     ] = "warm"

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilesight.cli.options import Json
+from tilesight.cli.options import Json, Set
 from tilesight.errors import ConfigError
 
 
@@ -28,6 +28,7 @@ def compare(
     auto_config: Annotated[
         bool, typer.Option("--auto-config", help="Choose configurations even where the table states them.")
     ] = False,
+    changes: Set = None,
     as_json: Json = False,
 ) -> None:
     """Predictions beside a measured table: errors by regime and beside the roofline."""
@@ -36,19 +37,28 @@ def compare(
 
     if (file is None) == (not sample):
         raise ConfigError("give FILE or --sample, one of the two")
+    if changes and file is not None and gpu is None:
+        raise ConfigError("--set changes one GPU; say which one by --gpu")
     options: dict[str, Any] = {"where": where or (), "kind": table, "auto_config": auto_config}
     if file is not None:
-        print_result(compare_records(file, hardware=gpu, rows=rows, **options), as_json)
+        print_result(compare_records(file, hardware=_hardware(gpu, changes), rows=rows, **options), as_json)
         return
     if rows is not None:
         raise ConfigError("--rows takes one table; give its FILE")
-    results = [compare_records(path, hardware=gpu or _sample_gpu(), **options) for path in _sample_files()]
+    hardware = _hardware(gpu or _sample_gpu(), changes)
+    results = [compare_records(path, hardware=hardware, **options) for path in _sample_files()]
     if as_json:
         print_json({"schema": "tilesight.compare_sample/1", "results": [result.to_dict() for result in results]})
         return
     for number, result in enumerate(results):
         print(end="\n" if number else "")
         print_report(result)
+
+
+def _hardware(gpu: str | None, changes: list[str] | None) -> Any:
+    from tilesight.cli.asked import changed_hardware
+
+    return changed_hardware(gpu, changes) if gpu is not None and changes else gpu
 
 
 def _sample_files() -> list[Any]:

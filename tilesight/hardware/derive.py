@@ -53,16 +53,14 @@ def derive(hardware: Profile | str | PathLike[str], changes: Mapping[str, Change
         return profile
     parent = profile.derived.parent if profile.derived else profile.name
     before = profile.derived.changed if profile.derived else ()
-    numbers = {name: _changed(profile, name, change) for name, change in changes.items()}
+    numbers = {number: _changed(profile, number, change) for number, change in changes.items()}
     why = {
-        name: {"kind": "assumed", "note": f"what if: {_said(profile, name, change)}", "origin": profile.name}
-        for name, change in changes.items()
+        number: {"kind": "assumed", "note": f"what if: {_said(profile, number, change)}", "origin": profile.name}
+        for number, change in changes.items()
     }
-    about = {
-        "name": f"{parent}_what_if",
-        "derived": {"parent": parent, "changed": tuple(dict.fromkeys([*before, *changes]))},
-    }
-    return profile.with_numbers(numbers, why, about=about, where=about["name"])
+    name = f"{parent}_what_if"
+    derived = {"parent": parent, "changed": tuple(dict.fromkeys([*before, *changes]))}
+    return profile.with_numbers(numbers, why, about={"name": name, "derived": derived}, where=name)
 
 
 def _changed(profile: Profile, name: str, change: Change) -> Number:

@@ -206,7 +206,8 @@ def field_names() -> tuple[str, ...]:
 
 def _check_name(name: str) -> None:
     if not _pattern().fullmatch(name):
-        raise ProfileError(f"a profile has no number {name!r}; {suggestion(name, field_names())}")
+        table = [known for known in field_names() if known.split(".")[0] == name.split(".")[0]]
+        raise ProfileError(f"a profile has no number {name!r}; {suggestion(name, table or field_names())}")
 
 
 @cache

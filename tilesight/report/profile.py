@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilesight.check import ProfileCheck, absent
+from tilesight.hardware.derive import Difference, differences
 from tilesight.hardware.numbers import plain_number
-from tilesight.hardware.profile import Number, Profile, field_names
+from tilesight.hardware.profile import Number, Profile
 from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
 from tilesight.units import format_bytes, format_bytes_per_s, format_flop_per_s, format_hz
 
@@ -57,9 +59,54 @@ def describe_profile(profile: Profile) -> Page:
     return Page(profile.name, blocks)
 
 
-def absent(profile: Profile) -> tuple[str, ...]:
-    """Optional numbers that the profile does not know; what needs one refuses by its name."""
-    return tuple(name for name in field_names() if "*" not in name and name not in profile.numbers)
+@dataclass(frozen=True)
+class ProfileDiff:
+    """Two profiles to compare number by number."""
+
+    first: Profile
+    second: Profile
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """Numbers that differ."""
+        return differences(self.first, self.second)
+
+
+@describe.register
+def describe_diff(pair: ProfileDiff) -> Page:
+    """Page of the numbers that differ between two profiles, with their ratio and kinds of source."""
+    rows = [
+        (
+            each.name,
+            "" if each.first is None else _value(each.first),
+            "" if each.second is None else _value(each.second),
+            "" if each.ratio is None else f"{each.ratio:.3g}",
+            each.first_kind or "",
+            each.second_kind or "",
+        )
+        for each in pair.differences
+    ]
+    same = len(pair.first.numbers.keys() & pair.second.numbers.keys()) - sum(
+        each.first is not None and each.second is not None for each in pair.differences
+    )
+    first, second = pair.first.name, pair.second.name
+    columns = ("<number", first, second, "ratio", "<kind", "<kind")
+    facts = Facts([("differ", f"{len(rows)} numbers"), ("the same", f"{same} numbers")])
+    return Page(f"{first} and {second}", [facts, Grid(columns, rows)])
+
+
+@describe.register
+def describe_check(check: ProfileCheck) -> Page:
+    """Page of a valid profile: how its numbers are known, which are absent, what matrix products lack."""
+    profile = check.profile
+    counts = ", ".join(f"{len(names)} {kind}" for kind, names in check.kinds.items() if names)
+    lacks = ", ".join(check.gemm_lacks) or ("" if check.gemm_refused else "nothing")
+    facts = [("hash", profile.hash), ("numbers", f"{len(profile.numbers)}: {counts}")]
+    if lacks:
+        facts.append(("matrix products lack", lacks))
+    blocks: list[Block] = [Facts(facts), Lines(check.gemm_refused, "matrix products are refused")]
+    blocks += [Grid((f"<{kind}",), [(name,) for name in names]) for kind, names in check.kinds.items() if names]
+    return Page(f"a valid profile {profile.name!r}", [*blocks, Lines(check.not_known, "not known")])
 
 
 def _dram(profile: Profile) -> str:
