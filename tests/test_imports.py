@@ -11,18 +11,20 @@ import tilesight
 
 PACKAGE = Path(tilesight.__file__).parent
 
-# Lowest first. ``hardware/ profile load`` is a folder and its files; a folder alone takes all that is in it, in any order.
+# Lowest first. ``hardware/ profile load`` is a folder and its files, on several lines where they are many; a folder alone
+# takes all that is in it, in any order.
 # A module may be listed before it exists.
 ORDER = """
 errors units dtypes files resource display
 hardware/ numbers tables profile write system load derive
 plan/ tile action graph loop launch access plan
-cost/ occupancy clock merging throughput schedule envelope reuse drift cache network roofline price estimate explanation
-kernels/ gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
+cost/ occupancy clock merging throughput schedule cycles body modulo orders replay
+cost/ envelope reuse drift cache network roofline price gemm_body estimate explanation
+kernels/ instructions gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
 dsmem/
 fusion/
 serving/
-search compose
+candidates search compose
 records/ gpus cells schema read protocol requests
 ncu
 compare/ scores result run

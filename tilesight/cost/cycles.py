@@ -71,7 +71,8 @@ def steady_state(
     >>> steady_state(2, arcs).period_s
     6.0
     """
-    period, critical = at_least_s, ()
+    period = at_least_s
+    critical: tuple[Arc, ...] = ()
     tolerance = TOLERANCE * max((arc.length_s for arc in arcs), default=0.0)
     start = [0.0] * actions if start_s is None else list(start_s)
     while cycle := _too_long(arcs, start, period, tolerance):
@@ -116,7 +117,8 @@ def _cycle(last: list[Arc | None]) -> tuple[Arc, ...]:
             action = arc.source
         else:
             if seen[action] == first:
-                found, begin = [], action
+                found: list[Arc] = []
+                begin = action
                 while not found or action != begin:
                     arc = last[action]
                     assert arc is not None  # on a cycle every action has been moved
