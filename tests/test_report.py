@@ -39,7 +39,7 @@ def ranking(hw):
 def results(hw, estimate, other, ranking):
     """One of each type that has a report."""
     tables = [compare_records(path, hardware=hw) for path in sample_files().values()]
-    bench = Bench(0.4, 0.08, 1.5, 0.09, 0.0, 5, "h200_sxm")
+    bench = Bench(0.4, 0.08, 1.5, 0.09, 0.5, 0.0, 5, "h200_sxm")
     return [estimate, explain(estimate), explain(estimate, other), ranking, *tables, hw, ProfileList((hw,)), bench]
 
 

@@ -13,10 +13,15 @@ from typing import Any
 import numpy as np
 
 from tilesight.api import Hardware, load_profile, predict, predict_many, rank
+from tilesight.cost.gemm_body import gemm_body
+from tilesight.cost.occupancy import cluster_sms
+from tilesight.cost.orders import find_schedule
+from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
 from tilesight.errors import TilesightError
 from tilesight.hardware.profile import Profile
-from tilesight.kernels.gemm_config import Gemm, GemmConfig, Kernel
+from tilesight.kernels.gemm import gemm_plan
+from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig, Kernel
 from tilesight.report.blocks import Facts, Page, describe
 from tilesight.units import format_seconds
 
@@ -41,6 +46,8 @@ class Bench(Displayable):
         One prediction of a product not seen before, from then on, in milliseconds.
     rank_10000_s
         Ranking 10,000 legal configurations of all kernel families, cache model included.
+    schedule_ms
+        Searching the orders of one GEMM's loop body in which load, convert, product and store compete, in milliseconds.
     batch_equals_single
         Largest relative difference between times priced in one batch and one by one.
     """
@@ -49,6 +56,7 @@ class Bench(Displayable):
     first_predict_s: float
     predict_gemm_ms: float
     rank_10000_s: float
+    schedule_ms: float
     batch_equals_single: float
     repeats: int
     hardware: str
@@ -107,6 +115,7 @@ def measure(hardware: Hardware, *, repeats: int = 5, count: int = CONFIGURATIONS
         first_predict_s=median(row["first_predict_s"] for row in fresh),
         predict_gemm_ms=1e3 * _median_seconds(repeats * 20, lambda i: _predict_new(i, profile)),
         rank_10000_s=_median_seconds(repeats, lambda _: rank(PROBLEM, configs, hardware=profile)),
+        schedule_ms=1e3 * _schedule_seconds(repeats * 20, profile),
         batch_equals_single=_largest_difference(configs, profile),
         repeats=repeats,
         hardware=profile.name,
@@ -135,6 +144,17 @@ def _predict_new(number: int, hardware: Profile) -> None:
     predict(Gemm(4096, 4096, 4096 + 64 * (number + 1)), CONFIG, hardware=hardware)
 
 
+def _schedule_seconds(repeats: int, hardware: Profile) -> float:
+    columns = GemmColumns.of([PROBLEM], [CONFIG])
+    slots = cluster_sms(columns.cluster_m * columns.cluster_n, float(hardware.sm_count), hardware)
+    plan = gemm_plan(columns, slots)
+    stage_bytes = plan.demands["load"].global_bytes
+    assert stage_bytes is not None  # every product loads its operands
+    priced = price(plan, hardware, Situation("warm", np.asarray(1.0)))
+    body = gemm_body(priced, 0, hardware, convert_bytes=float(stage_bytes[0]), store=True)
+    return _median_seconds(repeats, lambda _: find_schedule(body))
+
+
 def _median_seconds(repeats: int, action: Callable[[int], object]) -> float:
     times = []
     for number in range(repeats):
@@ -160,6 +180,7 @@ def describe_bench(bench: Bench) -> Page:
         ("first predict", format_seconds(bench.first_predict_s)),
         ("predict", format_seconds(bench.predict_gemm_ms / 1e3)),
         ("rank 10,000", format_seconds(bench.rank_10000_s)),
+        ("schedule of a loop body", format_seconds(bench.schedule_ms / 1e3)),
         ("batch against single", f"{bench.batch_equals_single:.1e} largest relative difference"),
     ]
     return Page(f"tilesight on this machine, medians of {bench.repeats}, {bench.hardware}", [Facts(rows)])
