@@ -7,7 +7,8 @@
 - ring bound: the same over cycles that pass through a buffer slot. In a loop that waits for the load of step i before
   it issues that of step i + S - 1, that is (time to fill one stage) / (S - 1).
 
-(Rau, Iterative modulo scheduling, 1996, for the first two.)
+(Rau, Iterative modulo scheduling, 1996, for the first two.) Where a resource serves several actions, their order may
+keep the period above this maximum: ``orders.py`` searches the orders.
 """
 
 from collections.abc import Mapping
