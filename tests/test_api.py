@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 import time
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from tilesight import (
     predict_many,
     rank,
 )
+from tilesight.cost.estimate import State
 from tilesight.errors import TilesightError
 from tilesight.kernels.gemm_config import MAX_SIZE
 
@@ -89,8 +90,9 @@ def test_cache(hw):
     warm, cold = (predict(small, GOOD, hardware=hw, cache=cache) for cache in ("warm", "cold"))
     assert warm.seconds < cold.seconds
     assert warm.dram_read_bytes == 0 < cold.dram_read_bytes
-    assert (warm.cache, cold.cache) == ("warm", "cold")
-    for bad in ("hot", "", None, 1, ["warm"]):
+    assert (warm.state, cold.state) == (State(cache="warm"), State(cache="cold"))
+    assert predict(small, GOOD, hardware=hw) == warm
+    for bad in ("hot", "", 1, ["warm"], np.array(["warm", "cold"])):
         with pytest.raises(ConfigError, match="cache = .*; known: warm, cold"):
             predict(small, GOOD, hardware=hw, cache=bad)
 
@@ -99,13 +101,20 @@ def test_clock(hw):
     burst, sustained = (predict(LARGE, GOOD, hardware=hw, clock=clock) for clock in ("burst", "sustained"))
     assert burst.seconds < sustained.seconds
     assert burst.clock_hz > sustained.clock_hz
-    assert (burst.clock, sustained.clock) == ("burst", "sustained")
+    assert (burst.state, sustained.state) == (State(clock="burst"), State(clock="sustained"))
     given = [predict(LARGE, GOOD, hardware=hw, clock=seconds) for seconds in (0, 0.05, 1000.0)]
-    assert [estimate.clock for estimate in given] == ["given"] * 3
+    # 0 s under load is the burst clock
+    assert [(estimate.state.clock, estimate.state.busy_s) for estimate in given] == [
+        ("burst", None),
+        (None, 0.05),
+        (None, 1000.0),
+    ]
     assert given[0].seconds == burst.seconds < given[1].seconds < given[2].seconds == sustained.seconds
 
 
-@pytest.mark.parametrize("bad", ["boost", "", None, True, -1.0, float("nan"), ["burst"], [[1.0], [1.0, 2.0]], {}, 1j])
+@pytest.mark.parametrize(
+    "bad", ["boost", "", None, True, -1.0, float("nan"), ["burst"], [[1.0], [1.0, 2.0]], {}, 1j, np.ma.masked]
+)
 def test_bad_clock(hw, bad):
     for call in (
         lambda: predict(LARGE, GOOD, hardware=hw, clock=bad),
@@ -162,6 +171,72 @@ def test_resident(hw):
 def test_bad_resident(hw, bad, message):
     with pytest.raises(ConfigError, match=message):
         predict(LARGE, GOOD, hardware=hw, resident=bad)
+
+
+def test_cache_and_resident_exclude_each_other(hw):
+    for call in (predict, lambda problem, config, **options: rank(problem, [config], **options)):
+        with pytest.raises(
+            ConfigError, match="cache = 'warm' and resident both say what is in L2; give one of the two"
+        ):
+            call(LARGE, GOOD, hardware=hw, cache="warm", resident={"a": 1})
+
+
+def test_numpy_scalars_are_numbers(hw):
+    given = {"sms": np.int64(60), "dirty_bytes": np.float32(1), "clock": np.float64(0.5)}
+    plain = {"sms": 60, "dirty_bytes": 1.0, "clock": 0.5}
+    assert predict(LARGE, GOOD, hardware=hw, **given) == predict(LARGE, GOOD, hardware=hw, **plain)
+    estimate = predict(LARGE, GOOD, hardware=hw, dirty_bytes=np.int64(5), resident={"a": np.float32(0.5)})
+    json.dumps(estimate.to_dict())
+    assert (estimate.state.dirty_bytes, estimate.state.resident) == (5.0, {"a": 0.5})
+    assert len(rank(LARGE, hardware=hw, top=np.int64(3))) == 3
+    problem = Gemm(np.int64(64), 64, 64, beta=np.float32(0.5), bias=np.bool_(True), layout_a=np.str_("row"))
+    config = GemmConfig(64, np.int32(64), 64, stages=2, swap_ab=np.bool_(False), kernel=np.str_("cp_async"))
+    for value in (*asdict(problem).values(), *asdict(config).values()):
+        assert type(value) in (int, float, bool, str, type(None))
+    for bad in (np.bool_(True), np.float64(5), np.int64(101)):
+        with pytest.raises(ConfigError, match="sms = "):
+            predict(LARGE, GOOD, hardware=hw, sms=bad)
+    for bad in (np.bool_(True), np.float32("nan"), np.int64(-1), np.str_("5")):
+        with pytest.raises(ConfigError, match="dirty_bytes = "):
+            predict(LARGE, GOOD, hardware=hw, dirty_bytes=bad)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: load_profile("x" * 5000 + ".toml"), "no profile file 'xxx"),
+        (lambda: load_profile("\0.toml"), "no profile file"),
+        (lambda: Gemm(10**5000, 1, 1), "m = an integer of 16610 bits is outside"),
+        (lambda: Gemm(1, 1, 1, beta=10**400), "beta = 1000.* is not a finite number"),
+        (lambda: Gemm(1, 1, 1, dtype=10**5000), "dtype = an integer of 16610 bits is no data type"),
+        (lambda: Gemm(1, 1, 1, output=np.array([1, 2])), "no data type"),
+        (lambda: Gemm(64, 64, 64, layout_a=np.array(["row", "column"])), "layout_a = array.*; known: column, row"),
+        (lambda: GemmConfig(64, 64, 64, stages=10**5000), "stages = an integer of 16610 bits is outside"),
+        (lambda: GemmConfig(64, 64, 64, stages=2, kernel=np.array(["tma"] * 2)), "kernel = array"),
+        (lambda: predict(LARGE, GOOD, hardware="h200_sxm", cache=np.array(["warm", "cold"])), "cache = array"),
+        (lambda: predict(LARGE, GOOD, hardware="h200_sxm", sms=10**5000), "sms = an integer of 16610 bits"),
+        (lambda: predict(LARGE, GOOD, hardware="h200_sxm", dirty_bytes=10**5000), "dirty_bytes = an integer"),
+        (lambda: predict(LARGE, GOOD, hardware="h200_sxm", clock=10**5000), "clock = an integer"),
+        (lambda: predict(LARGE, GOOD, hardware="h200_sxm", resident={"a": 10**5000}), "resident.* an integer"),
+        (lambda: predict_many([LARGE], [GOOD], hardware="h200_sxm", skip_refused="no"), "skip_refused = 'no'"),
+        (lambda: predict_many([LARGE], [GOOD], hardware="h200_sxm").column(["seconds"]), r"no column \['seconds'\]"),
+    ],
+)
+def test_input_of_the_wrong_kind_is_refused_by_name(call, message):
+    with pytest.raises(TilesightError, match=message):
+        call()
+
+
+def test_batches_are_frozen_and_compared_by_identity(hw):
+    batch, ranking = predict_many([LARGE], [GOOD], hardware=hw), rank(LARGE, [GOOD], hardware=hw)
+    for values in (batch.seconds, batch.binding, batch.positions, batch.column("resident_after")):
+        with pytest.raises(ValueError, match="read-only"):
+            values[0] = 5
+    assert batch == batch
+    assert ranking == ranking
+    assert batch != predict_many([LARGE], [GOOD], hardware=hw)
+    assert len({batch, ranking}) == 2
+    assert repr(ranking) == "Ranking(1 configurations of gemm 4096 x 4096 x 4096 bf16 on h200_sxm)"
 
 
 def test_resident_launch_by_launch(hw):
@@ -226,7 +301,7 @@ def test_what_is_no_configuration(hw):
 
 @pytest.mark.parametrize(("problems", "configs"), [(0, 1), (1, 0), (2, 3)])
 def test_lists_that_do_not_fit(hw, problems, configs):
-    with pytest.raises(ConfigError, match=f"{problems} problems and {configs} configurations"):
+    with pytest.raises(ConfigError, match=f"{problems} problems and {configs} configurations|no problems to price"):
         predict_many([LARGE] * problems, [GOOD] * configs, hardware=hw)
 
 
@@ -360,7 +435,7 @@ def test_estimates_are_frozen(hw):
 
 def test_from_dict_refuses(hw):
     data = predict(LARGE, GOOD, hardware=hw).to_dict()
-    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/1': found 'x'"):
+    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/2': found 'x'"):
         Estimate.from_dict(data | {"schema": "x"})
     for bad in ([], None, "text"):
         with pytest.raises(ConfigError, match=f"found '{type(bad).__name__}'"):
@@ -395,7 +470,7 @@ def test_explain_one(hw):
 
 def test_explain_differences_of_300_pairs(hw, altered):
     # other problem, configuration, cache, clock and GPU: the terms always account for the whole difference
-    faster = altered(hw, {"dram.bandwidth_read_bytes_per_s": 4.5e12, "sm_count": 90})
+    faster = altered(hw, {"dram.bandwidth_read_bytes_per_s": 4.5e12, "sm_count": 96})
     draw = np.random.default_rng(3)
     pool = [
         predict(problem, config, hardware=hardware, cache=cache, clock=clock)

@@ -5,8 +5,10 @@ import gzip
 import json
 import math
 import os
+import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,73 @@ def test_every_option_reaches_the_model(run, gpu):
     assert strict_json(run(*words, "--json")) == expected.to_dict()
 
 
+def test_options_of_newer_problems_and_kernels(run, gpu):
+    words = ["predict", "gemm", "-m", "1024", "-n", "2048", "-k", "512", "--batch", "3", "--output", "fp32"]
+    words += ["--beta", "0.5", "--bias", "--tile", "128x128x64", "--stages", "3", "--pingpong", "--gpu", gpu, "--json"]
+    problem = Gemm(1024, 2048, 512, batch=3, output="fp32", beta=0.5, bias=True)
+    expected = predict(problem, GemmConfig(128, 128, 64, stages=3, pingpong=True), hardware=gpu)
+    printed = strict_json(run(*words))
+    assert printed == expected.to_dict()
+    assert printed["problem_fields"] == asdict(problem)
+    assert Gemm(**printed["problem_fields"]) == problem
+    # the others take them too
+    assert strict_json(run("explain", *words[1:]))["estimate"] == expected.to_dict()
+    ranked = strict_json(run("rank", *words[1:15], "--gpu", gpu, "--top", 1, "--json"))
+    assert ranked["problem_fields"] == asdict(problem)
+
+
+def test_what_is_given_is_not_echoed_without_end(refused, gpu):
+    long = "9" * 100_000
+    for words in (
+        ["--clock", long],
+        ["--tile", long],
+        ["--dtype", long],
+        ["--dtype", "x " * 50_000],
+        ["--resident", long],
+        ["--set", long],
+        [f"--{long}"],
+        ["--gpu", long],
+        ["--gpu", long + ".toml"],
+    ):
+        assert len(refused("predict", "gemm", *SIZES, *TILE, "--gpu", gpu, *words)) < 2500
+    assert len(refused("explain", long)) < 300
+    assert len(refused(long)) < 300
+    assert len(refused("compare", long, "--gpu", gpu)) < 300
+
+
+def test_state_is_told(run, gpu):
+    words = ["predict", "gemm", *SIZES, *TILE, "--gpu", gpu]
+    state = ["--resident", "a=0.5,b=0", "--clock", "50 ms", "--dirty", "30 MB", "--sms", "60"]
+    assert strict_json(run(*words, *state, "--json"))["state"] == {
+        "cache": None,
+        "resident": {"a": 0.5, "b": 0.0},
+        "clock": None,
+        "busy_s": 0.05,
+        "dirty_bytes": 30e6,
+        "sms": 60,
+    }
+    said = "50 % of a, 0 % of b in L2, 30.00 MB of other data dirty in L2, 60 SMs at most, 50.00 ms under load"
+    assert said in " ".join(run(*words, *state).split())
+    assert "state      warm cache, sustained clock" in run(*words)
+    other = "cache=cold,clock=burst,dirty=3 MB,sms=50"
+    both = strict_json(run("explain", *words[1:], "--against", other, "--json"))
+    assert (
+        both["other"]
+        == predict(PROBLEM, CONFIG, hardware=gpu, cache="cold", clock="burst", dirty_bytes=3e6, sms=50).to_dict()
+    )
+    page = " ".join(run("explain", *words[1:], "--against", "resident=a=0.5,b=1").split())
+    assert "warm cache, sustained clock 50 % of a, 100 % of b in L2, sustained clock" in page
+
+
+def test_second_product_takes_what_it_leaves_out_from_the_first(run, gpu):
+    words = ["explain", "gemm", *SIZES, *TILE, "--gpu", gpu, "--cache", "cold", "--clock", "burst", "--json"]
+    second = strict_json(run(*words, "gemm", "--stages", "3"))["other"]
+    other = GemmConfig(128, 256, 64, stages=3)
+    assert second == predict(PROBLEM, other, hardware=gpu, cache="cold", clock="burst").to_dict()
+    second = strict_json(run(*words, "gemm", "--resident", "a=1"))["other"]
+    assert second == predict(PROBLEM, CONFIG, hardware=gpu, resident={"a": 1}, clock="burst").to_dict()
+
+
 def test_options_that_are_words(run, gpu):
     words = ["predict", "gemm", "-m", "64", "-n", "4096", "-k", "4096", *TILE, "--gpu", gpu, "--json"]
     config = GemmConfig(128, 256, 64, stages=4, split_k=None)
@@ -134,6 +203,22 @@ CANDIDATES = [
     GemmConfig(64, 128, 32, stages=3, kernel="cp_async", warps=4),
     GemmConfig(128, 128, 64, stages=4, swap_ab=True),
 ]
+
+
+def test_rank_prints_as_many_as_asked_for(run, gpu):
+    for top in (3, 30):
+        page = run("rank", "gemm", *SIZES, "--gpu", gpu, "--top", top)
+        assert re.findall(r"^ *([0-9]+)  ? ?=? ", page, re.MULTILINE)[-1] == str(top)
+        assert "not shown" not in page
+
+
+def test_rank_of_what_rank_wrote(run, gpu, tmp_path):
+    path = tmp_path / "ranked.json"
+    path.write_text(run("rank", "gemm", *SIZES, "--gpu", gpu, "--top", 5, "--json"), encoding="utf-8")
+    again = strict_json(run("rank", "gemm", *SIZES, "--gpu", gpu, "--candidates", path, "--json"))
+    assert again["ranked"] == strict_json(path.read_text(encoding="utf-8"))["ranked"]
+    configs = [GemmConfig(**row["config_fields"]) for row in again["ranked"]]
+    assert [str(config) for config in configs] == [row["config"] for row in again["ranked"]]
 
 
 def test_rank_of_candidates_in_csv(run, gpu, tmp_path):
@@ -319,7 +404,9 @@ def test_set_twice_or_without_a_gpu(refused, tmp_path):
 
 def test_bench(run, gpu):
     printed = strict_json(run("bench", "--gpu", gpu, "--json"))
-    times = [printed[name] for name in ("import_s", "first_predict_s", "predict_gemm_ms", "rank_10000_s", "schedule_ms")]
+    times = [
+        printed[name] for name in ("import_s", "first_predict_s", "predict_gemm_ms", "rank_10000_s", "schedule_ms")
+    ]
     assert all(0 < seconds < 60 for seconds in times)
     assert 0 <= printed["batch_equals_single"] <= 1e-9
 
@@ -375,7 +462,7 @@ def test_sizes_that_are_none(refused, gpu, name, value, why):
     ("options", "why"),
     [
         (["--dtype", "bf61"], "no data type 'bf61'; known: bf16, .* Did you mean 'bf16'?"),
-        (["--dtype", "fp8"], "dtype fp8"),
+        (["--dtype", "fp64"], "fp64"),
         (["--tile", "128x256"], "tile = '128x256' is not 3 sizes; give them as in 128x256x64"),
         (["--tile", "128x0x64"], "tile_n = 0 is outside 1..4096"),
         (["--tile", "128xnanx64"], "tile_n = 'nan' is not a whole number"),
@@ -403,7 +490,18 @@ def test_sizes_that_are_none(refused, gpu, name, value, why):
         (["--resident", "a"], "resident 'a' is not TENSOR=SHARE"),
         (["--resident", "a=nan"], "resident 'a=nan' is not TENSOR=SHARE"),
         (["--resident", "a=2"], "is not a share in 0..1"),
+        (["--resident", "a=1e-400"], "resident 'a=1e-400' is not TENSOR=SHARE"),
         (["--resident", "d=0.5"], "resident tensor 'd'; known: a, b, c"),
+        (["--resident", "a=1", "--cache", "warm"], "cache = 'warm' and resident both say what is in L2; give one"),
+        (["--clock", "٥ ms"], "clock = '٥ ms'"),  # digits of another script
+        (["--clock", "50 ms\n"], "clock = '50 ms"),
+        (["--clock", "1e-400 s"], "clock = '1e-400 s'"),
+        (["--dirty", "３０"], "cannot read '３０'"),
+        (["--dirty", "30 MB\n"], "cannot read '30 MB"),
+        (["--batch", "0"], "batch = 0 is outside 1..2147483647"),
+        (["--output", "bf61"], "no data type 'bf61'"),
+        (["--beta", "half"], "beta = 'half' is not a finite number"),
+        (["--quantise-a"], "A arrives in bf16, and bf16 is no smaller"),
         (["--resident", "a=1,a=0"], "resident 'a' is given twice"),
         (["--sms", "0"], "sms = 0; h200_sxm has 100: give 1..100"),
         (["--sms", "133"], "sms = 133"),
@@ -465,9 +563,16 @@ def test_bad_commands(refused, words, why):
     ("options", "why"),
     [
         (["extra"], "unexpected argument 'extra'"),
-        (["gemm", "-m", "1"], "Missing option '-n'"),
+        (["gemm", "-m", "many"], "m = 'many' is not a whole number"),
+        (["gemm", "--cache"], "--cache"),
         (["--against", "tile"], "--against 'tile' is not NAME=VALUE"),
-        (["--against", "tiles=64x64x64"], "is not NAME=VALUE; known: .*Did you mean 'tile'?"),
+        (["--against", "tiles=64x64x64"], "has no option 'tiles'; known: .*cache, clock, .*sms.*Did you mean 'tile'?"),
+        (["--against", "tile="], "--against 'tile=' is not NAME=VALUE"),
+        (["--against", "stages=3,stages=4"], "--against gives stages twice"),
+        (["--against", "group=3,group-m=4"], "--against gives group-m twice"),
+        (["--against", "gpu=h200_sxm"], "has no option 'gpu'"),
+        (["--against", "cache=cold,resident=a=1"], "cache = 'cold' and resident both say what is in L2"),
+        (["--against", "cache=luke"], "cache = 'luke'; known: warm, cold"),
         (["--against", "swap-ab=1"], "give true or false"),
         (["--against", "stages=4.5"], "stages = '4.5' is not a whole number"),
         (["--against-gpu", "h20"], "no hardware profile 'h20'"),
@@ -581,6 +686,9 @@ CONFIGS = "tile,stages\n128x256x64,4\n"
         ("c.json", '[{"tile": "128x256x64", "stages": null}]', "c.json:1: stages missing"),
         ("c.json", '[{"tile": "128x256x64", "kernel": ["cp_async"], "stages": 4}]', "c.json:1: kernel"),
         ("c.json", '[{"tiles": "128x256x64"}]', "c.json:1:tiles: unknown key"),
+        ("c.json", '[{"tile": "128x256x64", "stages": 3, "stages": 4}]', "key 'stages' stands 2 times in one object"),
+        ("c.json", '{"ranked": [7]}', "expected a list of objects"),
+        ("c.json", '{"ranked": [{}]}', "expected a list of objects"),
     ],
 )
 def test_bad_candidates(refused, gpu, tmp_path, name, content, why):
@@ -610,6 +718,25 @@ def test_bad_candidates_in_bytes(refused, gpu, tmp_path):
         ("problem", 7, "problem"),
         ("assumptions", [7], "assumptions"),
         ("schema", "tilesight.estimate/0", "schema"),
+        ("binding", "x", "binding = 'x'"),
+        ("period_s", {"tensor": 0, "ring": 0}, "period_s"),
+        ("period_s", {"a": 1, "b": 1}, "period_s"),
+        ("seconds", 10**400, "seconds = 10000"),
+        ("seconds", 1e308, "seconds = 1e+308"),
+        ("seconds", 1e200, "seconds = 1e+200 is not the sum of terms"),
+        ("seconds_low", -1, "seconds_low = -1"),
+        ("seconds_low", 1e-6, "seconds_low = 1e-06 and seconds_high = None do not enclose"),
+        ("terms", {}, "is not the sum of terms"),
+        ("terms", {"soon": 1.0}, "terms"),
+        ("margin", 7.0, "margin = 7.0"),
+        ("flop", 7, "flop_per_s"),
+        ("rounds", 1.5, "rounds = 1.5"),
+        ("l2_hit_rate", 1.5, "l2_hit_rate = 1.5"),
+        ("regime", "x", "regime = 'x'"),
+        ("state", "warm", "state = 'warm'"),
+        ("state", {"cache": "x"}, "state"),
+        ("resident_after", {"d": 0.5}, "resident_after"),
+        ("config_fields", [], "config_fields"),
         ("hardware", None, "hardware"),
         ("surprise", 7, "surprise"),
     ],
@@ -685,5 +812,5 @@ def test_help_loads_no_model():
 
 def test_option_groups_keep_their_fields():
     # the names under which typer gives the values back
-    assert set(ProblemOptions.__dataclass_fields__) == {"m", "n", "k", "dtype", "layout_a", "layout_b"}
+    assert set(ProblemOptions.__dataclass_fields__) == set(Gemm.__dataclass_fields__)
     assert ConfigOptions() == ConfigOptions(tile=None, swap_ab=False)

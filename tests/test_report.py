@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank
+from tilesight import Gemm, GemmConfig, compare_records, explain, predict, predict_many, rank
 from tilesight.bench import Bench
+from tilesight.candidates import gemm_candidates
 from tilesight.errors import TilesightError
 from tilesight.files import sample_files
 from tilesight.report import html, text
 from tilesight.report.profile import ProfileList
-from tilesight.search import gemm_candidates
 from tilesight.units import format_seconds
 
 PROBLEM = Gemm(4096, 4096, 4096)
@@ -31,7 +31,7 @@ def other(hw):
 @pytest.fixture(scope="module")
 def ranking(hw):
     """More configurations than are shown; clusters along m and along n tie."""
-    clustered = [config for config in gemm_candidates(PROBLEM) if config.cluster_m * config.cluster_n > 1]
+    clustered = [config for config in gemm_candidates(PROBLEM, hw) if config.cluster_m * config.cluster_n > 1]
     return rank(PROBLEM, clustered, hardware=hw)
 
 
@@ -40,6 +40,8 @@ def results(hw, estimate, other, ranking):
     """One of each type that has a report."""
     tables = [compare_records(path, hardware=hw) for path in sample_files().values()]
     bench = Bench(0.4, 0.08, 1.5, 0.09, 0.5, 0.0, 5, "h200_sxm")
+    batch = predict_many([PROBLEM], [GemmConfig(128, 256, 64, stages=4)] * 25, hardware=hw)
+    tables.append(batch)
     return [estimate, explain(estimate), explain(estimate, other), ranking, *tables, hw, ProfileList((hw,)), bench]
 
 
@@ -220,6 +222,24 @@ def test_hostile_words_are_printed_as_they_are(estimate):
     page = text(hostile, width=200)
     assert '<script>&[red]x[/red] on "><img src=x>' in page
     assert "[/] <b>" in page
+
+
+def test_batch_is_a_short_table(hw):
+    configs = [GemmConfig(128, 64 * n, 64, stages=stages) for n in (1, 2, 3, 4) for stages in range(2, 11)]
+    batch = predict_many([PROBLEM], configs, hardware=hw, skip_refused=True)
+    page = str(batch)
+    assert page.startswith(f"{len(batch)} estimates on h200_sxm\n")
+    assert len(batch) > 20
+    assert page.count(PROBLEM.dtype) == 20
+    assert f"{len(batch) - 20} more are not shown" in page
+    assert f"{len(batch.refusals)} refused, the first in place {batch.refusals[0][0]}: " in page
+    assert len(page) < 5000
+    assert len(repr(batch)) < 100
+    assert batch._repr_html_().startswith("<div")
+    some = predict_many([PROBLEM], configs[:1], hardware=hw, clock=[0.05])
+    assert line_with(text(some, width=200), "state") == "warm cache, 50.00 ms under load"
+    nothing = predict_many([PROBLEM], [GemmConfig(128, 256, 64, stages=9)], hardware=hw, skip_refused=True)
+    assert text(nothing).startswith("0 estimates on h200_sxm")
 
 
 def test_no_report_of_other_things():

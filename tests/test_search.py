@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from tilesight.api import rank
+from tilesight.candidates import gemm_candidates
 from tilesight.cost.price import Situation
 from tilesight.errors import ConfigError, UnsupportedError
 from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig
-from tilesight.search import TIE, check_gpu, gemm_candidates, price_many, refusal_reasons
+from tilesight.search import TIE, price_many, refusal_reasons
 
 LARGE = Gemm(4096, 4096, 4096)
 GOOD = GemmConfig(128, 256, 64, stages=4)
@@ -37,7 +38,9 @@ def reason(config, hardware, problem=LARGE, sms=100):
         ),
         # 256 * 256 / 256 threads = 256 accumulators; 216 fit
         (GemmConfig(256, 256, 32, stages=3), "tile 256x256 on 8 warps needs 256 accumulators per thread, 40 more than"),
-        (GemmConfig(64, 64, 64, stages=3, warps=29), "29 warps: a CTA has at most 1024 threads"),
+        (GemmConfig(2048, 64, 32, stages=2, warps=32), "32 warps: a CTA has at most 1024 threads"),
+        (GemmConfig(64, 64, 64, stages=3, warps=5), "warps = 5: specialised kernels compute in warpgroups of 4"),
+        (GemmConfig(64, 64, 64, stages=3, warps=8), "64x64 on 8 warps: each warpgroup wants 64 rows of its own"),
         # 12 warps of 200 registers: 12 * 6400 = 76800 of 65536
         (GemmConfig(128, 128, 64, stages=3, registers=200), "a CTA needs 76800 registers, 11264 more than the SM has"),
         (GemmConfig(128, 128, 60, stages=3), "tile_k = 60 is not a multiple of 16"),
@@ -60,13 +63,18 @@ def test_a_cluster_wants_its_sms_at_once(hw):
 
 
 def test_only_what_can_be_priced(hw, altered):
-    with pytest.raises(UnsupportedError, match="priced for bf16 so far") as caught:
-        rank(Gemm(64, 64, 64, dtype="fp8"), [GOOD], hardware=hw)
-    assert caught.value.field == "tensor.fp8"
+    for name in ("fp8", "fp8_e5m2", "int8"):  # instructions there are, but no rate is known
+        with pytest.raises(UnsupportedError, match=f"has no tensor.{name}; measure it or state it") as caught:
+            rank(Gemm(64, 64, 64, dtype=name), [GOOD], hardware=hw)
+        assert caught.value.field == f"tensor.{name}"
+    with pytest.raises(UnsupportedError, match="sm_90 has no nvfp4 matrix instructions; it has bf16, fp16"):
+        rank(Gemm(64, 64, 64, dtype="nvfp4"), [GOOD], hardware=hw)
+    unknown = type(hw).from_dict(hw.to_dict() | {"architecture": "sm_70"})
+    with pytest.raises(UnsupportedError, match="no matrix instructions known for 'sm_70'"):
+        rank(LARGE, [GOOD], hardware=unknown)
     ampere = type(hw).from_dict(hw.to_dict() | {"architecture": "sm_80"})
-    with pytest.raises(UnsupportedError, match="is sm_80; GEMM is priced for sm_90") as caught:
-        check_gpu("bf16", ampere)
-    assert caught.value.field == "architecture"
+    with pytest.raises(ConfigError, match="kernel warp_specialized needs bulk copies, which this GPU lacks"):
+        rank(LARGE, [GOOD], hardware=ampere)
 
 
 def test_pruned_are_named_with_reasons_and_the_rest_is_ranked(hw):
@@ -103,7 +111,7 @@ def test_equal_times_keep_the_order_given(hw):
 
 
 def test_the_order_of_candidates_does_not_move_the_ranking(hw):
-    candidates = gemm_candidates(LARGE)
+    candidates = gemm_candidates(LARGE, hw)
     one, other = rank(LARGE, candidates, hardware=hw), rank(LARGE, candidates[::-1], hardware=hw)
     assert one.estimates.seconds.tolist() == other.estimates.seconds.tolist()
 
@@ -151,16 +159,16 @@ def test_a_ranking_is_plain_data(hw):
 )
 def test_candidates_of_every_size_are_many_and_mostly_legal(hw, size):
     problem = Gemm(*size)
-    candidates = gemm_candidates(problem)
+    candidates = gemm_candidates(problem, hw)
     assert len(set(candidates)) == len(candidates) >= 4
     illegal = refusal_reasons(GemmColumns.of([problem], candidates), hw, 100)
     assert len(illegal) <= 0.25 * len(candidates), list(illegal.values())[:3]
 
 
-def test_candidates_for_few_tiles_split_k():
-    assert any(config.split_k > 1 for config in gemm_candidates(Gemm(256, 256, 8192)))
-    assert all(config.split_k == 1 for config in gemm_candidates(Gemm(256, 256, 64)))
-    assert any(config.swap_ab for config in gemm_candidates(Gemm(16, 8192, 8192)))
+def test_candidates_for_few_tiles_split_k(hw):
+    assert any(config.split_k > 1 for config in gemm_candidates(Gemm(256, 256, 8192), hw))
+    assert all(config.split_k == 1 for config in gemm_candidates(Gemm(256, 256, 64), hw))
+    assert any(config.swap_ab for config in gemm_candidates(Gemm(16, 8192, 8192), hw))
 
 
 def test_batches_of_several_kernel_families_keep_their_order(hw):
@@ -170,14 +178,14 @@ def test_batches_of_several_kernel_families_keep_their_order(hw):
         GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent"),
         GemmConfig(64, 64, 64, stages=4),
     ] * 2
-    found = price_many([LARGE], configs, hw, Situation("cold", np.zeros(())), "burst")
+    found = price_many([LARGE], configs, hw, Situation("cold", np.zeros(())))
     assert [estimate.config for estimate in found] == [str(config) for config in configs]
     assert found.column("kernel").tolist() == [f"gemm.{config.kernel}" for config in configs]
     assert found.seconds[:4].tolist() == found.seconds[4:].tolist()
 
 
 def test_chunks_change_nothing(hw, monkeypatch):
-    candidates = gemm_candidates(LARGE)
+    candidates = gemm_candidates(LARGE, hw)
     whole = rank(LARGE, candidates, hardware=hw).estimates.seconds
     monkeypatch.setattr("tilesight.search.CHUNK", 7)
     assert rank(LARGE, candidates, hardware=hw).estimates.seconds == pytest.approx(whole, rel=1e-12)
@@ -185,8 +193,6 @@ def test_chunks_change_nothing(hw, monkeypatch):
 
 def test_the_first_illegal_one_is_named(hw):
     with pytest.raises(ConfigError, match="^configuration 2: 9 stages of 128x256x64 need"):
-        price_many(
-            [LARGE], [GOOD, GOOD, GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())), "burst"
-        )
+        price_many([LARGE], [GOOD, GOOD, GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())))
     with pytest.raises(ConfigError, match="^9 stages of 128x256x64 need"):
-        price_many([LARGE], [GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())), "burst")
+        price_many([LARGE], [GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())))

@@ -1,28 +1,33 @@
 """The few functions a user calls: predict, predict_many, rank, explain, compare_records, load_profile."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from operator import index
 from os import PathLike
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tilesight.candidates import gemm_candidates
 from tilesight.compare import compare_records
 from tilesight.cost.clock import CLOCKS, busy_seconds
 from tilesight.cost.estimate import Estimate, Estimates
 from tilesight.cost.explanation import Explanation, explain_estimate
 from tilesight.cost.price import Situation
-from tilesight.errors import ConfigError, ProblemError
+from tilesight.errors import ConfigError, ProblemError, shown
 from tilesight.hardware.load import list_profiles, load_profile
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
-from tilesight.search import Ranking, gemm_candidates, price_many, rank_configs
+from tilesight.search import Ranking, price_many, rank_configs
 
 Hardware = Profile | str | PathLike[str]
 Cache = Literal["warm", "cold"]
 Clock = Literal["burst", "sustained"]
 CACHES = ("warm", "cold")
 TENSORS = ("a", "b", "c")
+DIRTY_MOST = 1e15
+"""Bytes that no L2 holds."""
 
 
 def _profile(hardware: Hardware) -> Profile:
@@ -32,7 +37,9 @@ def _profile(hardware: Hardware) -> Profile:
 
 
 def _numbers(value: ArrayLike) -> NDArray[np.float64] | None:
-    """The value as floats; None if it is anything but numbers: text, bools and None are not taken for them."""
+    """The value as floats; None if it is anything but numbers: text, bools, None and masked ones are not taken for them."""
+    if isinstance(value, np.ma.MaskedArray):
+        return None
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):
@@ -40,36 +47,54 @@ def _numbers(value: ArrayLike) -> NDArray[np.float64] | None:
     return array.astype(float) if array.dtype.kind in "iuf" else None
 
 
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _whole(value: object, least: int, most: int | None = None) -> int | None:
+    """The value as an int from ``least`` to ``most``; None if it is none: bools and fractions are not taken for one."""
+    try:
+        number = index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    inside = least <= number and (most is None or number <= most)
+    return None if isinstance(value, bool | np.bool_) or not inside else number
+
+
 def _situation(
     hardware: Profile,
-    cache: str,
+    cache: str | None,
     clock: str | ArrayLike,
     resident: Mapping[str, ArrayLike] | None,
     sms: int | None,
     dirty_bytes: float,
-) -> tuple[Situation, str]:
-    """Checked situation and the clock's name."""
-    if cache not in CACHES:
-        raise ConfigError(f"cache = {cache!r}; known: {', '.join(CACHES)}")
+) -> Situation:
+    """Checked situation."""
+    if cache is not None and (not isinstance(cache, str) or cache not in CACHES):
+        raise ConfigError(f"cache = {shown(cache)}; known: {', '.join(CACHES)}")
+    if cache is not None and resident is not None:
+        raise ConfigError(f"cache = {cache!r} and resident both say what is in L2; give one of the two")
     if resident is not None and not isinstance(resident, Mapping):
         raise ConfigError(f"resident is a {type(resident).__name__}; give shares by tensor, such as {{'a': 0.5}}")
+    stated = {}
     for name, share in (resident or {}).items():
         if name not in TENSORS:
-            raise ConfigError(f"resident tensor {name!r}; known: {', '.join(TENSORS)}")
+            raise ConfigError(f"resident tensor {shown(name)}; known: {', '.join(TENSORS)}")
         known = _numbers(share)
         if known is None or not np.all((known >= 0) & (known <= 1)):
-            raise ConfigError(f"resident[{name!r}] = {share!r} is not a share in 0..1")
-    if sms is not None and (isinstance(sms, bool) or not isinstance(sms, int) or not 1 <= sms <= hardware.sm_count):
-        raise ConfigError(f"sms = {sms!r}; {hardware.name} has {hardware.sm_count}: give 1..{hardware.sm_count}")
-    if isinstance(dirty_bytes, bool) or not isinstance(dirty_bytes, int | float) or not 0 <= dirty_bytes < 1e15:
-        raise ConfigError(f"dirty_bytes = {dirty_bytes!r}; give bytes, 0 or more")
-    name = clock if isinstance(clock, str) else "given"
-    busy = busy_seconds(clock) if isinstance(clock, str) else _numbers(clock)
+            raise ConfigError(f"resident[{name!r}] = {shown(share)} is not a share in 0..1")
+        stated[name] = known
+    usable = None if sms is None else _whole(sms, 1, hardware.sm_count)
+    if sms is not None and usable is None:
+        raise ConfigError(f"sms = {shown(sms)}; {hardware.name} has {hardware.sm_count}: give 1..{hardware.sm_count}")
+    dirty = float(dirty_bytes) if _is_real(dirty_bytes) and 0 <= dirty_bytes < DIRTY_MOST else None
+    if dirty is None:
+        raise ConfigError(f"dirty_bytes = {shown(dirty_bytes)}; give bytes, 0 or more")
+    busy = clock if isinstance(clock, str) else _numbers(clock)
     if busy is None:
-        raise ConfigError(f"clock = {clock!r}; give {', '.join(map(repr, CLOCKS))} or seconds under load")
-    busy = busy_seconds(busy)
-    stated = {key: np.asarray(share, dtype=float) for key, share in resident.items()} if resident is not None else None
-    return Situation(cache, busy, stated, float(dirty_bytes), sms), name
+        raise ConfigError(f"clock = {shown(clock)}; give {', '.join(map(repr, CLOCKS))} or seconds under load")
+    busy_s = busy_seconds(busy)
+    return Situation(cache or "warm", busy_s, stated if resident is not None else None, dirty, usable)
 
 
 def _check_lengths(situation: Situation, length: int) -> None:
@@ -86,7 +111,7 @@ def predict(
     config: GemmConfig | None = None,
     *,
     hardware: Hardware,
-    cache: Cache = "warm",
+    cache: Cache | None = None,
     clock: Clock | float = "sustained",
     resident: Mapping[str, float] | None = None,
     sms: int | None = None,
@@ -103,7 +128,8 @@ def predict(
     hardware
         A profile, its name or the path of its TOML file.
     cache
-        ``"warm"``: the same launch repeated on the same buffers; ``"cold"``: nothing of it in L2.
+        ``"warm"``: the same launch repeated on the same buffers; ``"cold"``: nothing of it in L2. None is ``"warm"``
+        where ``resident`` is not given.
     clock
         ``"burst"``, ``"sustained"``, or the seconds for which the GPU has been under this load.
     resident
@@ -158,7 +184,7 @@ def predict_many(
     configs: Sequence[GemmConfig],
     *,
     hardware: Hardware,
-    cache: Cache = "warm",
+    cache: Cache | None = None,
     clock: Clock | ArrayLike = "sustained",
     resident: Mapping[str, ArrayLike] | None = None,
     sms: int | None = None,
@@ -192,10 +218,12 @@ def predict_many(
         for item in items:
             if not isinstance(item, kind):
                 raise ConfigError(f"a {type(item).__name__} stands in the list of {kind.__name__}")
+    if not isinstance(skip_refused, bool | np.bool_):
+        raise ConfigError(f"skip_refused = {shown(skip_refused)} is not True or False")
     profile = _profile(hardware)
-    situation, name = _situation(profile, cache, clock, resident, sms, dirty_bytes)
+    situation = _situation(profile, cache, clock, resident, sms, dirty_bytes)
     _check_lengths(situation, max(len(problems), len(configs)))
-    return price_many(problems, configs, profile, situation, name, skip_refused=skip_refused)
+    return price_many(problems, configs, profile, situation, skip_refused=skip_refused)
 
 
 def rank(
@@ -204,7 +232,7 @@ def rank(
     *,
     hardware: Hardware,
     top: int | None = None,
-    cache: Cache = "warm",
+    cache: Cache | None = None,
     clock: Clock | float = "sustained",
     resident: Mapping[str, float] | None = None,
     sms: int | None = None,
@@ -215,7 +243,7 @@ def rank(
     Parameters
     ----------
     candidates
-        Configurations to choose from; None takes those of :func:`tilesight.search.gemm_candidates`.
+        Configurations to choose from; None takes those of :func:`tilesight.candidates.gemm_candidates`.
     top
         Keep the first so many; None keeps all.
 
@@ -229,16 +257,19 @@ def rank(
     """
     if not isinstance(problem, Gemm):
         raise ProblemError(f"problem is a {type(problem).__name__}; give a tilesight.Gemm")
+    most = None if top is None else _whole(top, 1)
+    if top is not None and most is None:
+        raise ConfigError(f"top = {shown(top)}; give a whole number of at least 1, or None for all")
     profile = _profile(hardware)
-    situation, name = _situation(profile, cache, clock, resident, sms, dirty_bytes)
+    situation = _situation(profile, cache, clock, resident, sms, dirty_bytes)
     if candidates is not None and not isinstance(candidates, Iterable):
         raise ConfigError(f"candidates is a {type(candidates).__name__}; give a list of GemmConfig")
-    chosen = gemm_candidates(problem) if candidates is None else list(candidates)
+    chosen = gemm_candidates(problem, profile) if candidates is None else list(candidates)
     for item in chosen:
         if not isinstance(item, GemmConfig):
             raise ConfigError(f"a {type(item).__name__} stands among the candidates; give GemmConfig")
     _check_lengths(situation, len(chosen))
-    return rank_configs(problem, chosen, profile, situation, name, top)
+    return rank_configs(problem, chosen, profile, situation, most)
 
 
 def explain(estimate: Estimate, other: Estimate | None = None) -> Explanation:

@@ -3,12 +3,47 @@
 All derive from :class:`TilesightError` and, where it fits, from the built-in that a caller would expect.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
+
+WORD_MOST, MESSAGE_MOST = 120, 2000
+"""Characters of a word, and of a message, beyond which their middle is left out."""
+
+
+def shortened(text: str) -> str:
+    """A message in which no word and no text that was given runs on without end.
+
+    Examples
+    --------
+    >>> shortened("no file " + "x" * 1000)
+    'no file xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…xxxxxxxxxxxxxxxxxxxx'
+    """
+    text = re.sub(rf"\S{{{WORD_MOST + 1},}}", lambda word: f"{word[0][:40]}…{word[0][-20:]}", text)
+    return text if len(text) <= MESSAGE_MOST else f"{text[: MESSAGE_MOST // 2]} … {text[-MESSAGE_MOST // 4 :]}"
+
+
+def shown(value: Any) -> str:
+    """``repr`` for a message, cut at 60 characters; also of integers with more digits than Python prints.
+
+    Examples
+    --------
+    >>> shown("fast"), shown(10**6000)
+    ("'fast'", 'an integer of 19932 bits')
+    """
+    try:
+        text = repr(value)
+    except ValueError:
+        return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 class TilesightError(Exception):
-    """Base of every error that tilesight raises on purpose."""
+    """Base of every error that tilesight raises on purpose. Its message is cut where what was given is very long."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message))
 
 
 class ProfileError(TilesightError, ValueError):

@@ -57,6 +57,14 @@ def profile_files() -> dict[str, Path]:
     return {path.stem: path for path in sorted(data_file("hardware_profiles").glob("*.toml"))}
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is a file of that name; False too for what can be no name, such as one of 5,000 characters."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def has_all_records() -> bool:
     """Whether every measured record is here (a checkout or sdist) and not only the sample that a wheel carries."""
     return data_root() != _PACKAGE / "data" and (data_root() / "validation" / "records").is_dir()

@@ -1,7 +1,7 @@
 """Candidates, legality on a GPU, pricing in batches, and the ranking of configurations."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -11,6 +11,7 @@ from tilesight.cost.estimate import NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Esti
 from tilesight.cost.occupancy import cluster_sms, registers_per_cta
 from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
+from tilesight.dtypes import DType, dtype
 from tilesight.errors import ConfigError, UnsupportedError
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm import gemm_plan
@@ -23,11 +24,13 @@ from tilesight.kernels.gemm_legal import (
     smem_bytes,
     threads,
 )
+from tilesight.kernels.instructions import MatrixFamily, matrix_family
 
 TIE = 0.02
 """Predictions within this share of the best are ties: repeats of a measurement differ by as much."""
 CHUNK = 4096
 """Configurations priced at once, to bound memory."""
+CTA_THREADS_MAX = 1024
 ACCUMULATORS_MAX = 216
 """fp32 accumulators a thread of a specialised kernel can hold beside its addresses (240 registers after the shift)."""
 
@@ -71,7 +74,8 @@ def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[i
         f"{{more:.0f}} more than the {ACCUMULATORS_MAX} that fit in registers",
         {"held": held, "more": held - ACCUMULATORS_MAX},
     )
-    note(cta_threads > 1024, "{warps:g} warps: a CTA has at most 1024 threads", None)
+    most = min(CTA_THREADS_MAX, sm.threads_max)
+    note(cta_threads > most, f"{{warps:g}} warps: a CTA has at most {most} threads", None)
     file = registers_per_cta(regs, cta_threads, hardware)
     note(
         file > sm.registers,
@@ -90,26 +94,19 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def check_gpu(problem_dtype: str, hardware: Profile) -> None:
-    """Refuse a dtype or architecture that this release can't price, by name.
+def family_of(dtype: DType, hardware: Profile) -> MatrixFamily:
+    """Matrix instructions that multiply a format on a GPU.
 
     Raises
     ------
     UnsupportedError
-        If the GPU is not sm_90 or the dtype is not bf16.
+        If the architecture has none, or the profile no rate for it; the error names the field.
     """
-    if hardware.architecture != "sm_90":
-        raise UnsupportedError(
-            f"{hardware.name} is {hardware.architecture}; GEMM is priced for sm_90 (wgmma) so far", field="architecture"
-        )
-    if problem_dtype != "bf16":
-        raise UnsupportedError(
-            f"dtype {problem_dtype}: GEMM is priced for bf16 so far", field=f"tensor.{problem_dtype}"
-        )
-    if problem_dtype not in hardware.tensor:
-        raise UnsupportedError(
-            f"profile {hardware.name!r} has no tensor.{problem_dtype}", field=f"tensor.{problem_dtype}"
-        )
+    family = matrix_family(hardware.architecture, dtype.name)
+    if dtype.rate_name not in hardware.tensor:
+        name = f"tensor.{dtype.rate_name}"
+        raise UnsupportedError(f"profile {hardware.name!r} has no {name}; measure it or state it", field=name)
+    return family
 
 
 def price_many(
@@ -117,7 +114,6 @@ def price_many(
     configs: Sequence[GemmConfig],
     hardware: Profile,
     situation: Situation,
-    clock: str,
     *,
     skip_refused: bool = False,
 ) -> Estimates:
@@ -130,8 +126,10 @@ def price_many(
     UnsupportedError
         If GPU or dtype can't be priced, or the profile lacks a number.
     """
-    columns = GemmColumns.of(problems, configs)
-    check_gpu(columns.dtype.name, hardware)
+    if not problems:
+        raise ConfigError("no problems to price")
+    family = family_of(dtype(problems[0].dtype), hardware)
+    columns = GemmColumns.of(problems, configs, family)
     sms = hardware.sm_count if situation.sms is None else situation.sms
     reasons = refusal_reasons(columns, hardware, sms)
     if reasons and not skip_refused:
@@ -163,8 +161,7 @@ def price_many(
         problems=pick(problems),
         configs=pick(configs),
         hardware=hardware,
-        cache=situation.cache,
-        clock=clock,
+        situation=situation.rows(positions),
         positions=positions,
         refusals=tuple(sorted(reasons.items())),
         assumptions=assumed,
@@ -179,47 +176,13 @@ def _groups(columns: GemmColumns, positions: NDArray[np.intp]) -> Iterator[NDArr
             yield places[start : start + CHUNK]
 
 
-def gemm_candidates(problem: Gemm) -> list[GemmConfig]:
-    """What a vendor library draws from on Hopper: warp-specialised tiles, 2-CTA clusters, splits of k.
-
-    The 64-row side of the instruction lies along n for tile_m below 64 (``swap_ab``), along m otherwise; stages fill
-    shared memory up to 8; tiles much larger than the problem are left out, as are splits without 4 k-steps a part.
-    """
-    found = []
-    for tile_m in (8, 16, 32, 64, 128, 192, 256):
-        for tile_n in (64, 128, 192, 256, 320):
-            if tile_m * tile_n > 128 * 320 or tile_m >= 2 * max(problem.m, 64) or tile_n >= 2 * max(problem.n, 64):
-                continue
-            swap = tile_m % 64 != 0
-            stages = min(8, 200 * 1024 // ((tile_m + tile_n) * 64 * 2))
-            if stages < 2:
-                continue
-            ksteps = -(-problem.k // 64)
-            for split in (1, 2, 3, 4, 6, 8, 12, 16):
-                if split > 1 and ksteps < 4 * split:
-                    break
-                for cluster in ((2, 1), (1, 2), (1, 1)):
-                    found.append(
-                        GemmConfig(
-                            tile_m,
-                            tile_n,
-                            64,
-                            stages,
-                            cluster_m=cluster[0],
-                            cluster_n=cluster[1],
-                            swap_ab=swap,
-                            split_k=split,
-                        )
-                    )
-    return found
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ranking(Displayable, Sequence[Estimate]):
-    """Configurations of one problem, fastest first.
+    """Configurations of one problem, fastest first; compared and hashed by identity.
 
-    ``estimates`` are in that order, ``configs`` likewise; the first ``ties`` are within 2 % of the best and should be
-    told apart by measuring. ``pruned`` lists illegal candidates with their reasons.
+    ``estimates`` are in that order, ``configs`` likewise; ``top`` is how many were asked for, None for all. The first
+    ``ties`` are within 2 % of the best and should be told apart by measuring. ``pruned`` lists illegal candidates with
+    their reasons.
     """
 
     problem: Gemm
@@ -227,6 +190,10 @@ class Ranking(Displayable, Sequence[Estimate]):
     configs: tuple[GemmConfig, ...]
     ties: int
     pruned: tuple[tuple[GemmConfig, str], ...]
+    top: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Ranking({len(self)} configurations of {self.problem} on {self.estimates.hardware.name})"
 
     def __len__(self) -> int:
         return len(self.configs)
@@ -250,6 +217,7 @@ class Ranking(Displayable, Sequence[Estimate]):
         return {
             "schema": "tilesight.ranking/1",
             "problem": str(self.problem),
+            "problem_fields": asdict(self.problem),
             "hardware": self.estimates.hardware.name,
             "ties": self.ties,
             "ranked": [estimate.to_dict() for estimate in self.estimates],
@@ -262,7 +230,6 @@ def rank_configs(
     candidates: Sequence[GemmConfig],
     hardware: Profile,
     situation: Situation,
-    clock: str,
     top: int | None,
 ) -> Ranking:
     """Candidates by predicted time; illegal ones are pruned before pricing. Equal times keep the order given.
@@ -270,13 +237,11 @@ def rank_configs(
     Raises
     ------
     ConfigError
-        If there are no candidates, none is legal, or ``top`` is not positive.
+        If there are no candidates or none is legal.
     """
-    if top is not None and (isinstance(top, bool) or not isinstance(top, int) or top < 1):
-        raise ConfigError(f"top = {top!r}; give a whole number of at least 1, or None for all")
     if not candidates:
         raise ConfigError("no candidates to rank")
-    priced = price_many([problem], candidates, hardware, situation, clock, skip_refused=True)
+    priced = price_many([problem], candidates, hardware, situation, skip_refused=True)
     if not len(priced):
         _, reason = priced.refusals[0]
         raise ConfigError(f"none of {len(candidates)} candidates is legal for {problem}; the first: {reason}")
@@ -289,8 +254,7 @@ def rank_configs(
         problems=[priced.problems[i] for i in order],
         configs=[priced.configs[i] for i in order],
         hardware=hardware,
-        cache=priced.cache,
-        clock=clock,
+        situation=priced.situation.rows(order),
         positions=priced.positions[order],
         assumptions=[priced.assumptions[i] for i in order],
     )
@@ -300,4 +264,5 @@ def rank_configs(
         configs=tuple(chosen.configs),
         ties=ties,
         pruned=tuple((candidates[row], reason) for row, reason in priced.refusals),
+        top=top,
     )

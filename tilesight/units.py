@@ -7,7 +7,7 @@ and text into them. GB is 1e9 bytes and GiB is 2**30 bytes; one fused multiply-a
 import math
 import re
 
-from tilesight.errors import UnitError
+from tilesight.errors import UnitError, shown
 
 KB, MB, GB, TB = 1e3, 1e6, 1e9, 1e12
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
@@ -19,7 +19,7 @@ _DECIMAL = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e
 _BINARY = (("", 1.0), ("Ki", KIB), ("Mi", MIB), ("Gi", GIB), ("Ti", TIB))
 _SMALL = (("n", 1e-9), ("u", 1e-6), ("m", 1e-3), ("", 1.0))
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\s\d].*?)?\s*")
+_QUANTITY = re.compile(r" *([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?) *([^\s0-9][^\s]*)? *")
 
 
 def _with_prefix(value: float, unit: str, prefixes: tuple[tuple[str, float], ...], digits: int) -> str:
@@ -160,9 +160,23 @@ _RATE = {**_scales("FLOP/s", _DECIMAL), **_scales("flop/s", _DECIMAL), **_scales
 def _parse(text: str, scales: dict[str, float], base: str, example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     number, unit = match.groups() if match else (None, None)
-    if number is None or (unit or base) not in scales or not math.isfinite(float(number)):
-        raise UnitError(f"cannot read {text!r}; give a number and a unit such as {example}; units: {', '.join(scales)}")
-    return float(number) * scales[unit or base]
+    value = float(number) * scales.get(unit or base, math.nan) if number is not None else math.nan
+    if not math.isfinite(value) or (value == 0 and not reads_as_zero(number or "")):
+        raise UnitError(
+            f"cannot read {shown(text)}; give a number and a unit such as {example}; units: {', '.join(scales)}"
+        )
+    return value
+
+
+def reads_as_zero(number: str) -> bool:
+    """Whether the text of a decimal number is 0, and not a number that is too small for a float.
+
+    Examples
+    --------
+    >>> reads_as_zero("0.00e5"), reads_as_zero("1e-400")
+    (True, False)
+    """
+    return not re.search(r"[1-9]", re.split(r"[eE]", number)[0])
 
 
 def parse_seconds(text: str) -> float:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tilesight.cli.options import ConfigOptions, ProblemOptions, StateOptions
-from tilesight.errors import ConfigError, UnitError, suggestion
+from tilesight.errors import ConfigError, UnitError, shown, suggestion
 from tilesight.hardware.derive import derive
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
@@ -47,15 +47,20 @@ def sizes(name: str, text: str, count: int, example: str) -> list[int | str]:
     """
     parts = text.lower().split("x")
     if len(parts) != count:
-        raise ConfigError(f"{name} = {text!r} is not {count} sizes; give them as in {example}")
+        raise ConfigError(f"{name} = {shown(text)} is not {count} sizes; give them as in {example}")
     return [number_or_text(part) for part in parts]
 
 
 def problem_of(options: ProblemOptions) -> Gemm:
     """The product that was asked for."""
-    m, n, k = (number_or_text(text) for text in (options.m, options.n, options.k))
-    layouts: dict[str, Any] = {"layout_a": options.layout_a, "layout_b": options.layout_b}
-    return Gemm(m, n, k, dtype=options.dtype, **layouts)  # type: ignore[arg-type]
+    given: dict[str, Any] = {name: value for name, value in vars(options).items() if value is not None}
+    for name in ("m", "n", "k", "batch"):
+        if name in given:
+            given[name] = number_or_text(given[name])
+    if "beta" in given:
+        beta = decimal(given["beta"])
+        given["beta"] = given["beta"] if beta is None else beta
+    return Gemm(**given)
 
 
 def config_of(options: ConfigOptions) -> GemmConfig | None:
@@ -77,7 +82,8 @@ def config_of(options: ConfigOptions) -> GemmConfig | None:
     if options.stages is None:
         raise ConfigError("--tile needs --stages, the slots of the operand ring")
     tile_m, tile_n, tile_k = sizes("tile", options.tile, 3, "128x256x64")
-    given: dict[str, Any] = {"tile_m": tile_m, "tile_n": tile_n, "tile_k": tile_k, "swap_ab": options.swap_ab}
+    given: dict[str, Any] = {"tile_m": tile_m, "tile_n": tile_n, "tile_k": tile_k}
+    given |= {"swap_ab": options.swap_ab, "pingpong": options.pingpong}
     if options.cluster is not None:
         given["cluster_m"], given["cluster_n"] = sizes("cluster", options.cluster, 2, "2x1")
     if options.kernel is not None:
@@ -85,10 +91,10 @@ def config_of(options: ConfigOptions) -> GemmConfig | None:
     for name, text in {
         "stages": options.stages,
         "warps": options.warps,
-        "group_m": options.group,
+        "group_m": options.group_m,
         "split_k": options.split_k,
         "registers": options.registers,
-        "smem_bytes": options.smem,
+        "smem_bytes": options.smem_bytes,
         "spills": options.spills,
     }.items():
         if text is not None:
@@ -115,7 +121,9 @@ def changed_hardware(gpu: str, texts: Sequence[str] | None) -> str | Profile:
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise ConfigError(f"--set {text!r} is not NAME=VALUE; give it as in dram.bandwidth_read_bytes_per_s=1.5x")
+            raise ConfigError(
+                f"--set {shown(text)} is not NAME=VALUE; give it as in dram.bandwidth_read_bytes_per_s=1.5x"
+            )
         if name in changes:
             raise ConfigError(f"--set {name} is given twice")
         changes[name] = value
@@ -145,7 +153,7 @@ def _clock(text: str) -> str | float:
     except UnitError:
         seconds = -1.0
     if seconds < 0:
-        raise ConfigError(f"clock = {text!r}; give burst, sustained, or a time under load such as '50 ms'")
+        raise ConfigError(f"clock = {shown(text)}; give burst, sustained, or a time under load such as '50 ms'")
     return seconds
 
 
@@ -155,37 +163,59 @@ def _shares(texts: Sequence[str]) -> dict[str, float]:
         name, equals, value = text.partition("=")
         share = decimal(value)
         if not equals or share is None:
-            raise ConfigError(f"resident {text!r} is not TENSOR=SHARE; give it as in a=0.5")
+            raise ConfigError(f"resident {shown(text)} is not TENSOR=SHARE, a share of 0 to 1; give it as in a=0.5")
         if name in shares:
             raise ConfigError(f"resident {name!r} is given twice")
         shares[name] = share
     return shares
 
 
-def changed(problem: ProblemOptions, config: ConfigOptions, text: str) -> tuple[ProblemOptions, ConfigOptions]:
-    """The options with some of them changed, written ``tile=128x128x64,stages=4``; the others stay as they are.
+Options = tuple[ProblemOptions, ConfigOptions, StateOptions]
+_SHORT = {"group": "group_m", "smem": "smem_bytes"}
+_FLAGS = ("bias", "quantise_a", "swap_ab", "pingpong")
+_NOT_AGAINST = ("gpu", "changes")
+"""Options that --against does not take: --against-gpu does."""
+
+
+def changed(options: Options, text: str) -> Options:
+    """The options with some of them changed, written ``tile=128x128x64,cache=cold``; the others stay as they are.
+
+    ``cache`` and ``resident`` take each other's place. Several shares are written ``resident=a=0.5,b=1``.
 
     Raises
     ------
     ConfigError
-        If a part is not ``name=value`` or the name is no option.
+        If a part is not ``name=value``, the name is no option, or it is given twice.
     """
-    known = {field.name.replace("_", "-"): field.name for group in (problem, config) for field in fields(group)}
+    known = [field.name for group in options for field in fields(group) if field.name not in _NOT_AGAINST]
     changes: dict[str, Any] = {}
+    last = ""
     for part in text.split(","):
-        name, equals, value = part.partition("=")
-        name = name.strip().replace("_", "-")
-        if not equals or name not in known:
-            raise ConfigError(f"--against {part!r} is not NAME=VALUE; {suggestion(name, known)}")
-        changes[known[name]] = _truth(part, value.strip()) if name == "swap-ab" else value.strip()
-    of_problem = {field.name for field in fields(problem)}
-    return (
-        replace(problem, **{name: value for name, value in changes.items() if name in of_problem}),
-        replace(config, **{name: value for name, value in changes.items() if name not in of_problem}),
+        typed, equals, value = (piece.strip() for piece in part.partition("="))
+        if last == "resident" and typed in ("a", "b", "c"):
+            changes["resident"].append(part.strip())
+            continue
+        name = typed.replace("-", "_")
+        last = name = _SHORT.get(name, name)
+        if not (typed and equals and value):
+            raise ConfigError(f"--against {shown(part)} is not NAME=VALUE; give it as in tile=128x128x64,cache=cold")
+        if name not in known:
+            names = [option.replace("_", "-") for option in known]
+            raise ConfigError(f"--against has no option {shown(typed)}; {suggestion(typed, names, len(names))}")
+        if name in changes:
+            raise ConfigError(f"--against gives {typed} twice")
+        changes[name] = _truth(part, value) if name in _FLAGS else [value] if name == "resident" else value
+    for name, other in (("cache", "resident"), ("resident", "cache")):
+        if name in changes and other not in changes:
+            changes[other] = None
+    problem, config, state = (
+        replace(group, **{name: value for name, value in changes.items() if name in group.__dataclass_fields__})
+        for group in options
     )
+    return problem, config, state  # type: ignore[return-value]
 
 
 def _truth(part: str, text: str) -> bool:
     if text not in ("true", "false"):
-        raise ConfigError(f"--against {part!r}: give true or false")
+        raise ConfigError(f"--against {shown(part)}: give true or false")
     return text == "true"

@@ -2,25 +2,24 @@
 
 import csv
 import json
+from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from tilesight.cli.asked import number_or_text, sizes
 from tilesight.cost.estimate import Estimate
-from tilesight.errors import ConfigError, MissingFileError, TableError, suggestion
+from tilesight.errors import ConfigError, MissingFileError, TableError, shown, suggestion
+from tilesight.files import is_file
 from tilesight.kernels.gemm_config import GemmConfig
 
-_FIELDS = (
-    "tile_m", "tile_n", "tile_k", "stages", "warps", "kernel", "group_m", "cluster_m", "cluster_n", "swap_ab",
-    "split_k", "registers", "smem_bytes", "spills",
-)  # fmt: skip
-COLUMNS = ("tile", *_FIELDS)
+COLUMNS = ("tile", *(field.name for field in fields(GemmConfig)))
 """Columns of a CSV file of candidates, keys of a JSON one; ``tile`` stands for the three sizes, as in 128x256x64."""
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
 def read_candidates(path: str) -> list[GemmConfig]:
-    """Configurations from a CSV file (a header, a row each) or a JSON file (a list of objects).
+    """Configurations from a CSV file (a header, a row each) or a JSON file (a list of objects, or a ranking).
 
     Raises
     ------
@@ -38,7 +37,7 @@ def read_candidates(path: str) -> list[GemmConfig]:
 
 def _text(path: str) -> str:
     file = Path(path)
-    if not file.is_file():
+    if not is_file(file):
         raise MissingFileError(f"no file {path!r}")
     try:
         return file.read_text(encoding="utf-8-sig")
@@ -70,8 +69,10 @@ def _csv_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
 
 def _json_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
     rows = parse_json(path, text)
+    if isinstance(rows, dict) and isinstance(rows.get("ranked"), list):  # what rank --json wrote
+        rows = [row.get("config_fields") if isinstance(row, dict) else row for row in rows["ranked"]]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise TableError("expected a list of objects, one a configuration", file=path)
+        raise TableError("expected a list of objects, one a configuration, or what rank --json wrote", file=path)
     for place, row in enumerate(rows, start=1):
         for name in row:
             if name not in COLUMNS:
@@ -92,8 +93,9 @@ def _config(path: str, place: int, row: dict[str, Any]) -> GemmConfig:
         missing = [name for name in ("tile_m", "tile_n", "tile_k", "stages") if given.get(name) is None]
         if missing:
             raise ConfigError(f"{', '.join(missing)} missing")
-        if "swap_ab" in given and not isinstance(given["swap_ab"], bool):
-            given["swap_ab"] = _TRUTH.get(str(given["swap_ab"]).lower(), given["swap_ab"])
+        for name in ("swap_ab", "pingpong"):
+            if name in given and not isinstance(given[name], bool):
+                given[name] = _TRUTH.get(str(given[name]).lower(), given[name])
         if given.get("split_k") == "auto":
             given["split_k"] = None
         return GemmConfig(**given)
@@ -107,14 +109,20 @@ def parse_json(path: str, text: str) -> Any:
     Raises
     ------
     TableError
-        If it is no JSON.
+        If it is no JSON, or an object has a key twice.
     """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for key, times in Counter(key for key, _ in pairs).items():
+            if times > 1:
+                raise ValueError(f"key {shown(key)} stands {times} times in one object")
+        return dict(pairs)
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no JSON number")
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise TableError(f"not a JSON file: {error}", file=path) from None
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tilesight.cli.options import ConfigOptions, Json, ProblemOptions, StateOptions, takes_groups
-from tilesight.errors import ConfigError
+from tilesight.errors import ConfigError, shown
 
 predict_app = typer.Typer(help="Predicted time of a kernel, and why.")
 rank_app = typer.Typer(help="Configurations of a problem by predicted time.")
@@ -68,7 +68,7 @@ def explain_gemm(
     state: StateOptions,
     against: Annotated[
         str | None,
-        typer.Option(metavar="NAME=VALUE,...", help="The other one: what changes, as tile=128x128x64,stages=4."),
+        typer.Option(metavar="NAME=VALUE,...", help="The other one: what changes, as tile=128x128x64,cache=cold."),
     ] = None,
     against_gpu: Annotated[
         str | None, typer.Option("--against-gpu", metavar="NAME|FILE", help="The other one runs on this GPU.")
@@ -77,7 +77,8 @@ def explain_gemm(
 ) -> None:
     """Matrix product, m x k times k x n: the terms of its time.
 
-    With another one, by --against, --against-gpu or a second `gemm` with its options: the terms of the difference.
+    With another one, by --against, --against-gpu or a second `gemm`: the terms of the difference. Options that the
+    second `gemm` leaves out are those of the first.
     """
     from dataclasses import replace
 
@@ -92,19 +93,24 @@ def explain_gemm(
         as_json = other.pop("as_json") or as_json
         second = _estimate(**other)
     elif against is not None or against_gpu is not None:
-        parts = (problem, config) if against is None else changed(problem, config, against)
-        second = _estimate(*parts, state if against_gpu is None else replace(state, gpu=against_gpu))
+        other_state = state if against_gpu is None else replace(state, gpu=against_gpu)
+        parts = (problem, config, other_state)
+        second = _estimate(*(parts if against is None else changed(parts, against)))
     else:
         second = None
     print_result(explain(_estimate(problem, config, state), second), as_json)
 
 
 def _second(context: typer.Context) -> dict[str, Any]:
-    """Options of the product that follows the first one on the command line."""
+    """Options of the product that follows the first one on the command line; what it leaves out is as in the first."""
     word, *rest = context.args
     if word != "gemm":
-        raise ConfigError(f"unexpected argument {word!r}; a second product begins with 'gemm'")
-    parsed = context.command.make_context("gemm", rest, parent=context.parent)
+        raise ConfigError(f"unexpected argument {shown(word)}; a second product begins with 'gemm'")
+    first = {name: value for name, value in context.params.items() if value is not None}
+    alone = context.command.make_context("gemm", [*rest], parent=context.parent, resilient_parsing=True).params
+    if alone["cache"] is not None or alone["resident"]:  # these take each other's place
+        first = {name: value for name, value in first.items() if name not in ("cache", "resident")}
+    parsed = context.command.make_context("gemm", rest, parent=context.parent, default_map=first)
     if parsed.args or parsed.params.get("against") or parsed.params.get("against_gpu"):
         raise ConfigError("two products can be explained, not more")
     values = parsed.params

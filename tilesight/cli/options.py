@@ -37,6 +37,19 @@ class ProblemOptions:
     layout_b: Annotated[
         str, _option("--layout-b", metavar="row|column", words="Memory order of B.", panel=_PROBLEM)
     ] = "row"
+    batch: Annotated[
+        str | None, _option("--batch", metavar="COUNT", words="Products of this size in one launch.", panel=_PROBLEM)
+    ] = None
+    output: Annotated[
+        str | None, _option("--output", metavar="NAME", words="Type of C, if not the usual one.", panel=_PROBLEM)
+    ] = None
+    beta: Annotated[
+        str | None, _option("--beta", metavar="NUMBER", words="Factor of the old C; 0 by default.", panel=_PROBLEM)
+    ] = None
+    bias: Annotated[bool, _option("--bias", words="A row of n values is added.", panel=_PROBLEM)] = False
+    quantise_a: Annotated[
+        bool, _option("--quantise-a", words="A arrives in bf16 and is brought into the type first.", panel=_PROBLEM)
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -54,13 +67,16 @@ class ConfigOptions:
         _option(
             "--kernel",
             metavar="NAME",
-            words="warp_specialized (default), cp_async or tma_persistent.",
+            words="warp_specialized (default), cp_async, tma_persistent or tma.",
             panel=_CONFIG,
         ),
     ] = None
     warps: Annotated[str | None, _option("--warps", metavar="COUNT", words="Warps that compute.", panel=_CONFIG)] = None
-    group: Annotated[
-        str | None, _option("--group", metavar="ROWS", words="Rows of tiles in one group of the raster.", panel=_CONFIG)
+    group_m: Annotated[
+        str | None,
+        _option(
+            "--group", "--group-m", metavar="ROWS", words="Rows of tiles in one group of the raster.", panel=_CONFIG
+        ),
     ] = None
     cluster: Annotated[
         str | None, _option("--cluster", metavar="MxN", words="CTAs of a cluster along m and n.", panel=_CONFIG)
@@ -72,11 +88,15 @@ class ConfigOptions:
     swap_ab: Annotated[
         bool, _option("--swap-ab", words="The instruction's 64-row side lies along n.", panel=_CONFIG)
     ] = False
+    pingpong: Annotated[
+        bool, _option("--pingpong", words="Each consumer warpgroup has a tile of its own.", panel=_CONFIG)
+    ] = False
     registers: Annotated[
         str | None, _option("--registers", metavar="COUNT", words="Registers per thread as compiled.", panel=_CONFIG)
     ] = None
-    smem: Annotated[
-        str | None, _option("--smem", metavar="BYTES", words="Shared memory of a CTA as compiled.", panel=_CONFIG)
+    smem_bytes: Annotated[
+        str | None,
+        _option("--smem", "--smem-bytes", metavar="BYTES", words="Shared memory of a CTA as compiled.", panel=_CONFIG),
     ] = None
     spills: Annotated[
         str | None, _option("--spills", metavar="COUNT", words="Spilled registers as compiled.", panel=_CONFIG)
@@ -90,8 +110,9 @@ class StateOptions:
     gpu: Annotated[str, _option("--gpu", metavar="NAME|FILE", words="A shipped profile or a TOML file.", panel=_STATE)]
     changes: Annotated[list[str] | None, _option("--set", metavar="NAME=VALUE", words=WHAT_IF, panel=_STATE)] = None
     cache: Annotated[
-        str, _option("--cache", metavar="warm|cold", words="State of L2 before the launch.", panel=_STATE)
-    ] = "warm"
+        str | None,
+        _option("--cache", metavar="warm|cold", words="State of L2 before the launch; warm by default.", panel=_STATE),
+    ] = None
     clock: Annotated[
         str,
         _option("--clock", metavar="NAME|TIME", words="burst, sustained, or time under load ('50 ms').", panel=_STATE),

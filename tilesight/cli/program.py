@@ -16,7 +16,7 @@ from tilesight.cli.gemm import explain_app, predict_app, rank_app
 from tilesight.cli.options import Json
 from tilesight.cli.profiles import profiles_app
 from tilesight.cli.tables import compare
-from tilesight.errors import TilesightError
+from tilesight.errors import TilesightError, shortened
 
 BAD_INPUT, INTERRUPTED = 2, 130
 _USAGE: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -100,7 +100,7 @@ def _message(error: Exception) -> str:
 
 
 def _refuse(message: str) -> int:
-    print("tilesight:", " ".join(message.split()), file=sys.stderr)
+    print("tilesight:", shortened(" ".join(message.split())), file=sys.stderr)
     return BAD_INPUT
 
 

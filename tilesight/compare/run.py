@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesight.candidates import gemm_candidates
 from tilesight.compare.result import Predictions, Result
 from tilesight.cost.clock import busy_seconds
 from tilesight.cost.estimate import Estimates
@@ -32,7 +33,7 @@ from tilesight.records import (
     requests,
 )
 from tilesight.records.protocol import PredictMany
-from tilesight.search import gemm_candidates, price_many, rank_configs
+from tilesight.search import price_many, rank_configs
 
 Hardware = str | PathLike[str] | Profile
 ChooseConfig = Callable[[Gemm, Profile], GemmConfig]
@@ -51,14 +52,13 @@ def price_rows(
 ) -> Estimates:
     """``tilesight.predict_many`` for protocols: ``resident`` may hold one share a row."""
     situation = Situation(cache, busy_seconds(clock), resident=resident, dirty_bytes=dirty_bytes)
-    name = clock if isinstance(clock, str) else "given"
-    return price_many(problems, configs, hardware, situation, name, skip_refused=skip_refused)
+    return price_many(problems, configs, hardware, situation, skip_refused=skip_refused)
 
 
 def best_config(problem: Gemm, hardware: Profile) -> GemmConfig:
     """The configuration predicted fastest, for a repeated launch at burst clock: libraries choose by shape alone."""
     situation = Situation("warm", busy_seconds("burst"))
-    return rank_configs(problem, gemm_candidates(problem), hardware, situation, "burst", 1).best
+    return rank_configs(problem, gemm_candidates(problem, hardware), hardware, situation, 1).best
 
 
 def compare_records(

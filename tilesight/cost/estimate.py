@@ -5,7 +5,7 @@ Data only, frozen; printing is in ``report``. Unknown is None, and nothing is Na
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, overload
 
@@ -13,17 +13,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.cost.occupancy import LIMITERS
-from tilesight.cost.price import BOUNDS, TERMS, Priced, binding_names
+from tilesight.cost.price import BOUNDS, TERMS, Priced, Situation, binding_names
 from tilesight.display import Displayable
-from tilesight.errors import ConfigError
+from tilesight.errors import ConfigError, shown
 from tilesight.hardware.numbers import freeze_map
 from tilesight.hardware.profile import Profile
 from tilesight.plan.tile import Counts
 
-SCHEMA = "tilesight.estimate/1"
+SCHEMA = "tilesight.estimate/2"
 MODEL_VERSION = "1"
 EDGE = (0.1, 0.9)
 """Hit probabilities of re-read blocks between these lie at the edge of capacity."""
+
+
+@dataclass(frozen=True)
+class State:
+    """In which state of the GPU a launch was priced.
+
+    Attributes
+    ----------
+    cache
+        ``"warm"`` or ``"cold"``; None where ``resident`` states shares instead.
+    resident
+        Share of each tensor that was in L2, or None.
+    clock
+        ``"burst"`` or ``"sustained"``; None where ``busy_s`` gives the time under load instead.
+    busy_s
+        Seconds under load, or None.
+    dirty_bytes
+        Bytes of other data that waited in L2 to be written back.
+    sms
+        SMs that the kernel may use; None for all.
+    """
+
+    cache: str | None = "warm"
+    resident: Mapping[str, float] | None = None
+    clock: str | None = "sustained"
+    busy_s: float | None = None
+    dirty_bytes: float = 0.0
+    sms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.resident is not None:
+            object.__setattr__(self, "resident", freeze_map(self.resident))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return vars(self) | {"resident": None if self.resident is None else dict(self.resident)}
+
+    @classmethod
+    def of(cls, situation: Situation, row: int) -> "State":
+        """State of one launch of a batch; 0 s under load is the burst clock, and for ever the sustained one."""
+
+        def value(values: NDArray[np.float64]) -> float:
+            return float(values[row] if values.ndim else values)
+
+        busy_s = value(situation.busy_s)
+        clock = {0.0: "burst", math.inf: "sustained"}.get(busy_s)
+        resident = situation.resident
+        return cls(
+            cache=situation.cache if resident is None else None,
+            resident=None if resident is None else {name: value(share) for name, share in resident.items()},
+            clock=clock,
+            busy_s=busy_s if clock is None else None,
+            dirty_bytes=situation.dirty_bytes,
+            sms=situation.sms,
+        )
 
 
 @dataclass(frozen=True)
@@ -32,6 +87,10 @@ class Estimate(Displayable):
 
     Attributes
     ----------
+    problem, config
+        In words; ``problem_fields`` and ``config_fields`` hold what ``Gemm`` and ``GemmConfig`` take.
+    state
+        Cache, clock, dirty bytes and SMs that were asked for.
     seconds
         From the first CTA's launch to the last store.
     seconds_low, seconds_high
@@ -53,12 +112,13 @@ class Estimate(Displayable):
     """
 
     problem: str
+    problem_fields: Mapping[str, Any]
     config: str
+    config_fields: Mapping[str, Any]
     kernel: str
     hardware: str
     hardware_hash: str
-    cache: str
-    clock: str
+    state: State
     seconds: float
     seconds_low: float | None
     seconds_high: float | None
@@ -95,7 +155,7 @@ class Estimate(Displayable):
     schema: str = field(default=SCHEMA)
 
     def __post_init__(self) -> None:
-        for name in ("terms", "busy_s", "period_s", "resident_after"):
+        for name in ("problem_fields", "config_fields", "terms", "busy_s", "period_s", "resident_after"):
             object.__setattr__(self, name, freeze_map(getattr(self, name)))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
 
@@ -106,7 +166,7 @@ class Estimate(Displayable):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, in the versioned schema; JSON-serialisable, read back by :meth:`from_dict`."""
-        plain = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        plain = {entry.name: getattr(self, entry.name) for entry in fields(self)} | {"state": self.state.to_dict()}
         return {
             name: dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
             for name, value in plain.items()
@@ -119,7 +179,7 @@ class Estimate(Displayable):
         Raises
         ------
         ConfigError
-            If the schema is another, a field is missing, unknown, or not of its kind.
+            If the schema is another, a field is missing, unknown or not of its kind, or fields contradict each other.
         """
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
@@ -130,35 +190,95 @@ class Estimate(Displayable):
             raise ConfigError(f"estimate has missing or unknown fields: {', '.join(wrong)}")
         for name, value in data.items():
             if not _makes_sense(name, value):
-                shown = repr(value)
-                shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
-                raise ConfigError(f"estimate field {name} = {shown} makes no sense")
-        return cls(**data)
+                raise ConfigError(f"estimate field {name} = {shown(value)} makes no sense")
+        contradiction = next(_contradictions(data), None)
+        if contradiction is not None:
+            raise ConfigError(f"estimate field {contradiction}")
+        return cls(**{**data, "state": State(**data["state"])})
 
 
-_WORDS = frozenset(
-    ("problem", "config", "kernel", "hardware", "hardware_hash", "cache", "clock", "binding")
-) | frozenset(("regime", "occupancy_limiter", "model_version", "schema"))
-_TABLES = frozenset(("terms", "busy_s", "period_s", "resident_after"))
+_WORDS = frozenset(("problem", "config", "kernel", "hardware", "hardware_hash", "model_version", "schema"))
+_CHOICES: Mapping[str, Sequence[str]] = {
+    "binding": (*BOUNDS, "launch"),
+    "regime": ("launch-bound", "capacity edge", "lockstep"),
+    "occupancy_limiter": LIMITERS,
+}
+_BUSY = ("tensor", "l2", "dram")
+_TENSORS = ("a", "b", "c")
+_TABLES: Mapping[str, Sequence[str]] = {
+    "terms": TERMS,
+    "busy_s": _BUSY,
+    "period_s": BOUNDS,
+    "resident_after": _TENSORS,
+}
 _MAY_BE_UNKNOWN = frozenset(("seconds_low", "seconds_high", "margin"))
-_POSITIVE = frozenset(("seconds", "roofline_s", "flop", "compulsory_bytes"))
+_POSITIVE = frozenset(("seconds", "seconds_low", "seconds_high", "roofline_s", "flop", "compulsory_bytes", "clock_hz"))
+_SHARES = frozenset(("l2_hit_rate", "tail_share"))
+_WHOLE = frozenset(("ctas", "rounds", "ctas_per_sm", "registers", "smem_bytes", "split_k"))
+_AGREE = 1e-9
+"""Relative difference up to which numbers that say the same agree."""
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _is_number(value: Any, least: float = 0.0, most: float = 1e300) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
 def _makes_sense(name: str, value: Any) -> bool:
     """Whether a value is of the kind that its field of an Estimate has."""
     if name == "assumptions":
         return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+    if name == "state":
+        return _is_state(value)
+    if name in ("problem_fields", "config_fields"):
+        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if name in _WORDS:
         return isinstance(value, str)
+    if name in _CHOICES:
+        return isinstance(value, str) and value in _CHOICES[name]
     if name in _TABLES:
-        return isinstance(value, Mapping) and all(map(_is_number, value.values()))
+        least = {"terms": -1e300, "period_s": 1e-300}.get(name, 0.0)  # a term of a difference may be negative
+        known = isinstance(value, Mapping) and set(value) <= set(_TABLES[name])
+        return known and all(_is_number(number, least) for number in value.values())
     if value is None:
         return name in _MAY_BE_UNKNOWN
-    return _is_number(value) and not (name in _POSITIVE and value <= 0)
+    if name in _WHOLE and not isinstance(value, int):
+        return False
+    least, most = (1e-300, 1e300) if name in _POSITIVE else (0.0, 1.0) if name in _SHARES else (0.0, 1e300)
+    return _is_number(value, least, most)
+
+
+def _is_state(value: Any) -> bool:
+    if not isinstance(value, Mapping) or set(value) != {entry.name for entry in fields(State)}:
+        return False
+    cache, resident, clock, busy_s, sms = (value[key] for key in ("cache", "resident", "clock", "busy_s", "sms"))
+    shares = isinstance(resident, Mapping) and all(
+        name in _TENSORS and _is_number(share, 0.0, 1.0) for name, share in resident.items()
+    )
+    return (
+        ((cache in ("warm", "cold") and resident is None) if isinstance(cache, str) else cache is None and shares)
+        and ((clock in ("burst", "sustained") and busy_s is None) if isinstance(clock, str) else _is_number(busy_s))
+        and _is_number(value["dirty_bytes"])
+        and (sms is None or (isinstance(sms, int) and _is_number(sms, 1)))
+    )
+
+
+def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
+    """What fields of an estimate, each sensible by itself, say against each other."""
+
+    def agree(one: float, other: float) -> bool:
+        return math.isclose(one, other, rel_tol=_AGREE)
+
+    seconds, total = data["seconds"], math.fsum(data["terms"].values())
+    if not agree(seconds, total):
+        yield f"seconds = {seconds!r} is not the sum of terms, {total!r}"
+    if not agree(data["flop_per_s"] * seconds, data["flop"]):
+        yield f"flop_per_s = {data['flop_per_s']!r} is not flop / seconds"
+    low, high = data["seconds_low"], data["seconds_high"]
+    if (low is None) != (high is None) or (low is not None and not low <= seconds <= high):
+        yield f"seconds_low = {low!r} and seconds_high = {high!r} do not enclose seconds = {seconds!r}"
+    ranked = sorted(data["period_s"].values())
+    if data["margin"] is not None and not (len(ranked) > 1 and agree(data["margin"] * ranked[-2], ranked[-1])):
+        yield f"margin = {data['margin']!r} is not that of the two largest in period_s"
 
 
 _SCALARS = (
@@ -166,8 +286,6 @@ _SCALARS = (
     "ctas_per_sm", "registers", "smem_bytes", "split_k", "compulsory_bytes", "requested_bytes", "lookup_bytes",
     "dram_read_bytes", "dram_write_bytes", "l2_hit_rate", "dirty_after_bytes",
 )  # fmt: skip
-_WHOLE = {"ctas", "rounds", "ctas_per_sm", "registers", "smem_bytes", "split_k"}
-_BUSY = ("tensor", "l2", "dram")
 NUMBER_COLUMNS = (
     *_SCALARS,
     "resident_after",
@@ -179,11 +297,11 @@ WORD_COLUMNS = ("binding", "regime", "kernel", "occupancy_limiter")
 """All columns of :class:`Estimates`, those of an empty batch too."""
 
 
-@dataclass(frozen=True)
-class Estimates(Sequence[Estimate]):
-    """A batch of estimates in columns, in the order asked for.
+@dataclass(frozen=True, eq=False, repr=False)
+class Estimates(Displayable, Sequence[Estimate]):
+    """A batch of estimates in columns, in the order asked for; compared and hashed by identity.
 
-    ``columns`` holds arrays of shape (L,): every scalar of :class:`Estimate`, ``term:NAME``, ``busy:NAME``,
+    ``columns`` holds read-only arrays of shape (L,): every scalar of :class:`Estimate`, ``term:NAME``, ``busy:NAME``,
     ``period:NAME``. ``positions`` are the rows of the request that were priced, ``refusals`` the others with their
     reasons. Indexing gives one :class:`Estimate`.
     """
@@ -193,11 +311,17 @@ class Estimates(Sequence[Estimate]):
     problems: Sequence[Any]
     configs: Sequence[Any]
     hardware: Profile
-    cache: str
-    clock: str
+    situation: Situation
     positions: NDArray[np.intp]
     refusals: tuple[tuple[int, str], ...] = ()
     assumptions: Sequence[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for values in (*self.columns.values(), *self.names.values(), self.positions):
+            values.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"Estimates({len(self)} on {self.hardware.name})"
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -229,9 +353,9 @@ class Estimates(Sequence[Estimate]):
             If there is no such column.
         """
         for table in (self.columns, self.names):
-            if name in table:
+            if isinstance(name, str) and name in table:
                 return table[name]
-        raise ConfigError(f"no column {name!r}; known: {', '.join([*self.columns, *self.names])}")
+        raise ConfigError(f"no column {shown(name)}; known: {', '.join([*self.columns, *self.names])}")
 
     @cached_property
     def _half_width(self) -> NDArray[np.float64]:
@@ -260,12 +384,13 @@ class Estimates(Sequence[Estimate]):
         resident = float(self.columns["resident_after"][row])
         return Estimate(
             problem=str(self.problems[row]),
+            problem_fields=_fields_of(self.problems[row]),
             config=str(self.configs[row]),
+            config_fields=_fields_of(self.configs[row]),
             kernel=str(self.names["kernel"][row]),
             hardware=self.hardware.name,
             hardware_hash=self.hardware.hash,
-            cache=self.cache,
-            clock=self.clock,
+            state=State.of(self.situation, row),
             seconds_low=None if math.isnan(width) else seconds / (1 + width),
             seconds_high=None if math.isnan(width) else seconds * (1 + width),
             terms={name: float(self.columns[f"term:{name}"][row]) for name in TERMS},
@@ -275,17 +400,22 @@ class Estimates(Sequence[Estimate]):
             margin=ranked[0] / ranked[1] if len(ranked) > 1 else None,
             regime=str(self.names["regime"][row]),
             occupancy_limiter=str(self.names["occupancy_limiter"][row]),
-            resident_after={"a": resident, "b": resident, "c": resident},
+            resident_after=dict.fromkeys(_TENSORS, resident),
             assumptions=self.assumptions[row] if self.assumptions else (),
             **value,  # type: ignore[arg-type]
         )
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """Fields of a problem or a configuration by name."""
+    return {entry.name: getattr(value, entry.name) for entry in fields(value)} if is_dataclass(value) else {}
 
 
 def columns_of(priced: Priced, hardware: Profile) -> tuple[dict[str, Counts], dict[str, NDArray[Any]]]:
     """Numeric and text columns of a priced batch, for :class:`Estimates`."""
     plan, rounds, moved = priced.plan, priced.waves, priced.traffic
     flop_per_s = plan.flop / priced.seconds
-    full_longer = priced.terms["full rounds"] >= priced.terms["tail round"]
+    full_longer = priced.full_s >= priced.tail_s
     numbers = {
         "seconds": priced.seconds,
         "roofline_s": priced.roofline_s,

@@ -108,7 +108,7 @@ def _reasons(estimate: Estimate) -> list[str]:
             f"the last fills {100 * estimate.tail_share:.0f} % of the slots"
         )
     if estimate.terms.get("clock", 0.0) > 0.01 * estimate.seconds:
-        said.append(f"power holds the clock at {estimate.clock_hz / 1e6:.0f} MHz ({estimate.clock} clock)")
+        said.append(f"power holds the clock at {estimate.clock_hz / 1e6:.0f} MHz under this load")
     reread = estimate.dram_read_bytes + estimate.dram_write_bytes
     if reread > 1.05 * estimate.compulsory_bytes:
         said.append(f"DRAM moves {reread / estimate.compulsory_bytes:.2f} times the compulsory bytes")

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from tilesight.errors import MissingFileError, ProfileError, UnknownProfileError, suggestion
-from tilesight.files import data_root, has_all_records, profile_files
+from tilesight.files import data_root, has_all_records, is_file, profile_files
 from tilesight.hardware.profile import Profile
 
 
@@ -54,7 +54,7 @@ def load_profile(name_or_path: str | PathLike[str] | Profile) -> Profile:
         path = shipped[text]
     else:
         path = Path(text)
-    if not path.is_file():
+    if not is_file(path):
         raise MissingFileError(f"no profile file {str(path)!r}")
     return _read(path.resolve(), path.stat().st_mtime_ns)
 

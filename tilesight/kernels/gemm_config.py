@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import isfinite, nan
+from numbers import Real
 from operator import index
 from typing import Any, Literal, get_args
 
@@ -10,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.dtypes import DType, dtype
-from tilesight.errors import ConfigError, ProblemError, TilesightError, suggestion
+from tilesight.errors import ConfigError, ProblemError, TilesightError, shown, suggestion
+from tilesight.kernels.instructions import WGMMA, MatrixFamily
 from tilesight.plan.tile import Counts, tiles_to_cover
 
 Layout = Literal["row", "column"]
-Kernel = Literal["cp_async", "tma_persistent", "warp_specialized"]
+Kernel = Literal["cp_async", "tma_persistent", "warp_specialized", "tma"]
 KERNELS: tuple[str, ...] = get_args(Kernel)
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 MAX_SIZE = 2**31 - 1
+SIXTEEN_BITS = 16
 
 
 def _whole(name: str, value: Any, error: type[TilesightError], largest: int = MAX_SIZE, least: int = 1) -> int:
@@ -27,20 +31,40 @@ def _whole(name: str, value: Any, error: type[TilesightError], largest: int = MA
     except TypeError:
         number = None
     if number is None or isinstance(value, bool | np.bool_):
-        raise error(f"{name} = {value!r} is not a whole number; give an integer in {least}..{largest}")
+        raise error(f"{name} = {shown(value)} is not a whole number; give an integer in {least}..{largest}")
     if not least <= number <= largest:
-        raise error(f"{name} = {number} is outside {least}..{largest}")
+        raise error(f"{name} = {shown(number)} is outside {least}..{largest}")
     return number
 
 
-def _one_of(name: str, value: Any, allowed: tuple[str, ...], error: type[TilesightError]) -> None:
-    if value not in allowed:
-        raise error(f"{name} = {value!r}; {suggestion(str(value), allowed)}")
+def _one_of(name: str, value: Any, allowed: tuple[str, ...], error: type[TilesightError]) -> str:
+    """``value`` as one of the allowed names."""
+    if not isinstance(value, str) or value not in allowed:
+        raise error(f"{name} = {shown(value)}; {suggestion(value if isinstance(value, str) else '', allowed)}")
+    return str(value)
+
+
+def _truth(name: str, value: Any, error: type[TilesightError]) -> bool:
+    """``value`` as a bool; numbers and text are refused."""
+    if not isinstance(value, bool | np.bool_):
+        raise error(f"{name} = {shown(value)} is not True or False")
+    return bool(value)
+
+
+def _finite(name: str, value: Any, error: type[TilesightError]) -> float:
+    """``value`` as a finite float; bools and text are refused."""
+    try:
+        number = float(value) if isinstance(value, Real) else nan
+    except OverflowError:
+        number = nan
+    if isinstance(value, bool) or not isfinite(number):
+        raise error(f"{name} = {shown(value)} is not a finite number")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """C[m, n] = A[m, k] B[k, n], C row-major in the operands' type, fp32 accumulation.
+    """C[m, n] = A[m, k] B[k, n] (+ beta C) (+ bias), C row-major, accumulated in fp32 (int32 for int8).
 
     Parameters
     ----------
@@ -50,6 +74,16 @@ class Gemm:
         Operand type, by name or alias.
     layout_a, layout_b
         ``"row"`` or ``"column"``: how A and B lie in memory, without padding.
+    batch
+        Products of this size in one launch, each with its own A, B and C.
+    output
+        Type of C; None takes the usual one: fp32 for tf32, bf16 for fp8 and below, int32 for int8, else the operands'.
+    beta
+        Factor of the old C, which is read unless it is 0.
+    bias
+        Whether a row of n values is added.
+    quantise_a
+        Whether A arrives in bf16 and a kernel before this one brings it into ``dtype``, row by row.
 
     Raises
     ------
@@ -70,27 +104,59 @@ class Gemm:
     dtype: str = "bf16"
     layout_a: Layout = "row"
     layout_b: Layout = "row"
+    batch: int = 1
+    output: str | None = None
+    beta: float = 0.0
+    bias: bool = False
+    quantise_a: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("m", "n", "k"):
+        for name in ("m", "n", "k", "batch"):
             object.__setattr__(self, name, _whole(name, getattr(self, name), ProblemError))
-        object.__setattr__(self, "dtype", dtype(self.dtype).name)
-        _one_of("layout_a", self.layout_a, LAYOUTS, ProblemError)
-        _one_of("layout_b", self.layout_b, LAYOUTS, ProblemError)
+        for name in ("dtype", "output"):
+            if isinstance(getattr(self, name), int | float):
+                raise ProblemError(f"{name} = {shown(getattr(self, name))} is no data type; give its name")
+        kind = dtype(self.dtype)
+        object.__setattr__(self, "dtype", kind.name)
+        object.__setattr__(
+            self, "output", dtype(self.output if self.output is not None else kind.output or kind.name).name
+        )
+        object.__setattr__(self, "beta", _finite("beta", self.beta, ProblemError))
+        for name in ("bias", "quantise_a"):
+            object.__setattr__(self, name, _truth(name, getattr(self, name), ProblemError))
+        if self.quantise_a and kind.bits >= SIXTEEN_BITS:
+            raise ProblemError(f"quantise_a: A arrives in bf16, and {kind.name} is no smaller; use fp8, int8 or below")
+        for name in ("layout_a", "layout_b"):
+            object.__setattr__(self, name, _one_of(name, getattr(self, name), LAYOUTS, ProblemError))
 
     @property
     def flop(self) -> int:
         """Floating-point operations, one FMA counted as 2."""
-        return 2 * self.m * self.n * self.k
+        return 2 * self.m * self.n * self.k * self.batch
+
+    @property
+    def output_bytes(self) -> float:
+        """Bytes of one element of C."""
+        return dtype(self.output or self.dtype).bytes_per_element
 
     @property
     def compulsory_bytes(self) -> float:
-        """Least bytes moved: each operand read once, the result written once."""
-        elements = self.m * self.k + self.k * self.n + self.m * self.n
-        return elements * dtype(self.dtype).bytes_per_element
+        """Least bytes moved: each operand read once (C too where beta is not 0), the result written once."""
+        operands = (self.m * self.k + self.k * self.n) * dtype(self.dtype).bytes_per_element
+        result = self.m * self.n * self.output_bytes
+        return self.batch * (operands + result * (2 if self.beta else 1))
 
     def __str__(self) -> str:
-        return f"gemm {self.m} x {self.n} x {self.k} {self.dtype}"
+        text = f"gemm {self.m} x {self.n} x {self.k} {self.dtype}"
+        text = f"{self.batch} x {text}" if self.batch > 1 else text
+        layouts = "".join(layout[0] for layout in (self.layout_a, self.layout_b))
+        said = [
+            f"layouts {layouts}" if layouts != "rr" else "",
+            "+ C" if self.beta else "",
+            "+ bias" if self.bias else "",
+        ]
+        said += ["after quantising A" if self.quantise_a else ""]
+        return ", ".join([text, *(word for word in said if word)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +174,8 @@ class GemmConfig:
     kernel
         ``"warp_specialized"``: persistent, a loading warp with multicast, consumer warpgroups (vendor libraries);
         ``"cp_async"``: one CTA a tile, pointer loads, one instruction stream (Triton pointer kernels);
-        ``"tma_persistent"``: persistent, bulk loads, one instruction stream (Triton descriptor kernels).
+        ``"tma_persistent"``: persistent, bulk loads, one instruction stream (Triton descriptor kernels);
+        ``"tma"``: the same with one CTA a tile.
     group_m
         Raster: rows of tiles in one group, walked with the row fastest; 1 is row-major.
     cluster_m, cluster_n
@@ -117,6 +184,9 @@ class GemmConfig:
         The instruction's 64-row side lies along n (column-major libraries do this); lets tile_m be 8, 16, ...
     split_k
         CTAs that share one tile's sum; None lets the model choose a number >= 2 as libraries do.
+    pingpong
+        Each consumer warpgroup of a specialised kernel works on a tile of its own, so that one stores while the other
+        multiplies; else they share a tile (cooperative).
     registers, smem_bytes, spills
         As compiled, if known: registers per thread, dynamic shared memory per CTA, spilled registers.
         None lets the model predict them.
@@ -143,6 +213,7 @@ class GemmConfig:
     cluster_n: int = 1
     swap_ab: bool = False
     split_k: int | None = 1
+    pingpong: bool = False
     registers: int | None = None
     smem_bytes: int | None = None
     spills: int | None = None
@@ -156,9 +227,9 @@ class GemmConfig:
         for name, (largest, least) in (optional | {"smem_bytes": (2**24, 0), "spills": (2**20, 0)}).items():
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _whole(name, getattr(self, name), ConfigError, largest, least))
-        _one_of("kernel", self.kernel, KERNELS, ConfigError)
-        if not isinstance(self.swap_ab, bool | np.bool_):
-            raise ConfigError(f"swap_ab = {self.swap_ab!r} is not True or False")
+        object.__setattr__(self, "kernel", _one_of("kernel", self.kernel, KERNELS, ConfigError))
+        for name in ("swap_ab", "pingpong"):
+            object.__setattr__(self, name, _truth(name, getattr(self, name), ConfigError))
         if self.warps is None:
             rows = self.tile_n if self.swap_ab else self.tile_m
             object.__setattr__(self, "warps", 8 if rows >= 128 else 4)
@@ -170,6 +241,7 @@ class GemmConfig:
         else:
             text += f", group {self.group_m}"
         text += ", swap_ab" if self.swap_ab else ""
+        text += ", ping-pong" if self.pingpong else ""
         text += f", split {self.split_k or 'auto'}" if self.split_k != 1 else ""
         return f"GemmConfig({text})"
 
@@ -192,6 +264,11 @@ class GemmColumns:
     k: Counts
     row_a: NDArray[np.bool_]
     row_b: NDArray[np.bool_]
+    batch: Counts
+    output_bytes: Counts
+    reads_c: NDArray[np.bool_]
+    bias: NDArray[np.bool_]
+    quantise_a: NDArray[np.bool_]
     tile_m: Counts
     tile_n: Counts
     tile_k: Counts
@@ -201,16 +278,20 @@ class GemmColumns:
     cluster_m: Counts
     cluster_n: Counts
     swap_ab: NDArray[np.bool_]
+    pingpong: NDArray[np.bool_]
     split_k: Counts
     registers: Counts
     smem_bytes: Counts
     spills: Counts
     kernel: NDArray[np.int8]
     dtype: DType
+    family: MatrixFamily
 
     @classmethod
-    def of(cls, problems: Sequence[Gemm], configs: Sequence[GemmConfig]) -> "GemmColumns":
+    def of(cls, problems: Sequence[Gemm], configs: Sequence[GemmConfig], family: MatrixFamily = WGMMA) -> "GemmColumns":
         """Columns of equally long lists, one of which may have length one; all of one dtype.
+
+        ``family`` are the matrix instructions that compute it.
 
         Raises
         ------
@@ -238,13 +319,18 @@ class GemmColumns:
 
         kernel = np.array([KERNELS.index(config.kernel) for config in configs], dtype=np.int8)
         return cls(
-            **{name: column(problems, name) for name in ("m", "n", "k")},
+            **{name: column(problems, name) for name in ("m", "n", "k", "batch", "output_bytes")},
+            reads_c=~equals(problems, "beta", 0.0),
+            bias=equals(problems, "bias", True),
+            quantise_a=equals(problems, "quantise_a", True),
+            pingpong=equals(configs, "pingpong", True),
             row_a=equals(problems, "layout_a", "row"),
             row_b=equals(problems, "layout_b", "row"),
             **{name: column(configs, name) for name in (*_NUMBERS, *_OPTIONAL)},
             swap_ab=equals(configs, "swap_ab", True),
             kernel=np.broadcast_to(kernel, length),
             dtype=dtype(problems[0].dtype),
+            family=family,
         )
 
     def __len__(self) -> int:
@@ -253,12 +339,14 @@ class GemmColumns:
     def __getitem__(self, rows: NDArray[Any]) -> "GemmColumns":
         """The batch of the given row numbers or mask."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return GemmColumns(**{name: v if name == "dtype" else v[rows] for name, v in values.items()})
+        return GemmColumns(**{name: v if name in ("dtype", "family") else v[rows] for name, v in values.items()})
 
     @cached_property
     def tiles(self) -> Counts:
-        """Output tiles, splits not counted, shape (L,)."""
-        return tiles_to_cover(self.m, self.tile_m) * tiles_to_cover(self.n, self.tile_n)
+        """CTAs' worth of output tiles of one product, shape (L,): whole clusters cover the grid, splits not counted."""
+        along_m = tiles_to_cover(tiles_to_cover(self.m, self.tile_m), self.cluster_m) * self.cluster_m
+        along_n = tiles_to_cover(tiles_to_cover(self.n, self.tile_n), self.cluster_n) * self.cluster_n
+        return along_m * along_n
 
     @cached_property
     def operand_bytes(self) -> float:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tilesight.units import reads_as_zero
+
 SIZE_MAX = 2**31 - 1
 """Largest size a column may hold: beyond it products of two sizes leave 64-bit integers."""
 COUNT_MAX = 10**18 - 1
@@ -55,7 +57,7 @@ def whole(text: str, *, low: int, high: int) -> int | None:
 
 
 def decimal(text: str) -> float | None:
-    """A finite decimal number, or None.
+    """A finite decimal number, or None; also None where a number other than 0 is too small for a float.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def decimal(text: str) -> float | None:
     if not _DECIMAL.fullmatch(text):
         return None
     value = float(text)
-    return value if math.isfinite(value) else None
+    return value if math.isfinite(value) and (value != 0 or reads_as_zero(text)) else None
 
 
 def _positive(text: str) -> float | None:

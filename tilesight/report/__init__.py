@@ -14,7 +14,7 @@ def text(result: Any, *, width: int | None = None, color: bool = False) -> str:
     Parameters
     ----------
     result
-        An Estimate, Explanation, Ranking, comparison, Profile or list of profiles.
+        An Estimate, Estimates, Explanation, Ranking, comparison, Profile or list of profiles.
     width
         Columns to fill; None takes those of the terminal, or 100 where there is none.
     color

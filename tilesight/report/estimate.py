@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
-from tilesight.cost.estimate import Estimate
+from tilesight.cost.estimate import Estimate, Estimates, State
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
 from tilesight.units import format_bytes, format_bytes_binary, format_flop_per_s, format_percent, format_seconds
 
+MOST = 20
+"""Launches of a batch that are printed; its columns hold them all."""
 SMALLEST = 1e-4
 """Terms below this share of the time are left out of the printed sum (the data keep them)."""
 
@@ -24,6 +26,20 @@ def describe_estimate(estimate: Estimate) -> Page:
         Facts([("profile", f"{estimate.hardware} {estimate.hardware_hash}, model {estimate.model_version}")]),
     ]
     return Page(title, blocks)
+
+
+@describe.register
+def describe_estimates(estimates: Estimates) -> Page:
+    """Page of a batch: a line for each of its first launches, and what was refused."""
+    first = estimates[:MOST]
+    rows = [(each.problem, plain_config(each.config), format_seconds(each.seconds), each.binding) for each in first]
+    facts = [("state", in_state(first[0].state))] if len({str(each.state) for each in first}) == 1 else []
+    more = [f"{len(estimates) - MOST} more are not shown"] if len(estimates) > MOST else []
+    if estimates.refusals:
+        row, reason = estimates.refusals[0]
+        more.append(f"{len(estimates.refusals)} refused, the first in place {row}: {reason}")
+    title = f"{_count(len(estimates), 'estimate')} on {estimates.hardware.name}"
+    return Page(title, [Facts(facts), Grid(("<problem", "<config", "time", "<bound by"), rows), Lines(more)])
 
 
 def likely(estimate: Estimate) -> str:
@@ -46,6 +62,20 @@ def plain_config(config: str) -> str:
     return config.removeprefix("GemmConfig(").removesuffix(")") if config.startswith("GemmConfig(") else config
 
 
+def in_state(state: State) -> str:
+    """The state that was asked for: ``warm cache, sustained clock``, ``50 % of a in L2, 50.00 ms under load``, ..."""
+    shares = ", ".join(f"{_percent(share)} of {name}" for name, share in (state.resident or {}).items())
+    cache = f"{state.cache} cache" if state.cache is not None else f"{shares or 'nothing'} in L2"
+    parts = [f"{format_bytes(state.dirty_bytes)} of other data dirty in L2"] if state.dirty_bytes else []
+    parts += [f"{_count(state.sms, 'SM')} at most"] if state.sms is not None else []
+    clock = f"{state.clock} clock" if state.busy_s is None else f"{format_seconds(state.busy_s)} under load"
+    return ", ".join([cache, *parts, clock])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
 def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     interval = likely(estimate)
     yield "config", plain_config(estimate.config)
@@ -55,7 +85,7 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that"
     yield "bound by", binds(estimate)
     yield "regime", estimate.regime
-    yield "state", f"{estimate.cache} cache, {estimate.clock} clock: {estimate.clock_hz / 1e6:.0f} MHz"
+    yield "state", f"{in_state(estimate.state)}: {estimate.clock_hz / 1e6:.0f} MHz"
     yield "launch", _launch(estimate)
     yield "occupancy", _occupancy(estimate)
 

@@ -3,7 +3,7 @@
 from tilesight.cost.estimate import Estimate
 from tilesight.cost.explanation import Explanation
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
-from tilesight.report.estimate import SMALLEST, binds, plain_config
+from tilesight.report.estimate import SMALLEST, binds, in_state, plain_config
 from tilesight.units import format_flop_per_s, format_percent, format_seconds
 
 
@@ -36,7 +36,7 @@ def _both(mine: Estimate, other: Estimate) -> Grid:
         ("problem", mine.problem, other.problem),
         ("config", plain_config(mine.config), plain_config(other.config)),
         ("GPU", mine.hardware, other.hardware),
-        ("state", f"{mine.cache}, {mine.clock}", f"{other.cache}, {other.clock}"),
+        ("state", in_state(mine.state), in_state(other.state)),
         ("time", format_seconds(mine.seconds), format_seconds(other.seconds)),
         ("rate", format_flop_per_s(mine.flop_per_s), format_flop_per_s(other.flop_per_s)),
         ("bound by", binds(mine), binds(other)),

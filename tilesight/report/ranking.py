@@ -1,12 +1,12 @@
 """Configurations of one problem, fastest first."""
 
 from tilesight.report.blocks import Facts, Grid, Lines, Page, describe
-from tilesight.report.estimate import plain_config
+from tilesight.report.estimate import in_state, plain_config
 from tilesight.search import TIE, Ranking
 from tilesight.units import format_flop_per_s, format_percent, format_seconds
 
 MOST = 20
-"""Configurations that are printed; the data hold them all."""
+"""Configurations that are printed where nobody said how many to keep; the data hold them all."""
 
 
 @describe.register
@@ -17,12 +17,13 @@ def describe_ranking(ranking: Ranking) -> Page:
     facts = [
         ("best", plain_config(best.config)),
         ("ties", _ties(ranking)),
-        ("state", f"{best.cache} cache, {best.clock} clock"),
+        ("state", in_state(best.state)),
     ]
     if ranking.pruned:
         facts.append(("pruned", f"{len(ranking.pruned)} that can't run, the first: {ranking.pruned[0][1]}"))
-    more = [f"{len(ranking) - MOST} more are not shown"] if len(ranking) > MOST else []
-    return Page(title, [Facts(facts), _configs(ranking), Lines(more)])
+    printed = len(ranking) if ranking.top is not None else min(len(ranking), MOST)
+    more = [f"{len(ranking) - printed} more are not shown"] if len(ranking) > printed else []
+    return Page(title, [Facts(facts), _configs(ranking, printed), Lines(more)])
 
 
 def _ties(ranking: Ranking) -> str:
@@ -32,10 +33,10 @@ def _ties(ranking: Ranking) -> str:
     return f"the first {ranking.ties} are within {percent} of the best; measure them to tell them apart"
 
 
-def _configs(ranking: Ranking) -> Grid:
+def _configs(ranking: Ranking, printed: int) -> Grid:
     rows = []
     best_s = ranking[0].seconds
-    for place, estimate in enumerate(ranking[:MOST], start=1):
+    for place, estimate in enumerate(ranking[:printed], start=1):
         rows.append(
             (
                 f"{place}{' =' if place <= ranking.ties > 1 else '  '}",
