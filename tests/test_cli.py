@@ -657,6 +657,14 @@ def test_tables_that_can_not_be_compared(refused, gpu, tmp_path):
     assert "broken.csv.gz" in refused("compare", broken, "--gpu", gpu)
 
 
+def test_compare_never_overwrites_its_table(refused, gpu, tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text(HEADER + "16,16,16,5,6\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert "is the table itself and would be lost" in refused("compare", path, "--gpu", gpu, "--rows", "table.csv")
+    assert path.read_text(encoding="utf-8") == HEADER + "16,16,16,5,6\n"
+
+
 CONFIGS = "tile,stages\n128x256x64,4\n"
 
 

@@ -14,8 +14,10 @@ from tilesight.compare import compare_records
 from tilesight.compare.scores import (
     L2_SCORES,
     NO_RANKING,
+    REGIMES,
     group_numbers,
     group_regret,
+    interval_scores,
     kendall_tau,
     l2_scores,
     mape,
@@ -30,6 +32,7 @@ from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import GemmConfig
 from tilesight.records import read_table
+from tilesight.report import text
 
 TRITON_HEADER = "kernel,m,n,k,tile_m,tile_n,tile_k,group_m,stages,warps,registers,spills,smem_bytes,warm_us,cold_us"
 
@@ -269,6 +272,8 @@ def model(seconds_of, refuse=lambda problem: None):
             positions=positions,
             seconds=seconds,
             roofline_s=seconds / 2,
+            seconds_low=0.9 * seconds,
+            seconds_high=1.1 * seconds,
             dram_read_bytes=operands,
             dram_write_bytes=0 * operands,
             lookup_bytes=2 * operands,
@@ -335,6 +340,11 @@ def test_comparison_by_hand(two_problems):
     assert found["kendall_tau"] == pytest.approx(0)  # -1, -1, 1, 1
     assert found["l2"] == dict.fromkeys(L2_SCORES)
     assert found["lookup_mape"] is None
+    # 10 % of 10, 11, 20, 30 us about 11, 12, 21, 31 and about 15, 16, 25, 35 us: the warm ones but one, and one cold one
+    assert found["likely_interval"] == {"n": 8, "inside": 4 / 8}
+    assert (found["where"], found["auto_config"]) == ([], False)
+    assert found["hardware"] == {"h200_sxm": hardware().hash}
+    assert found["model_version"]
 
 
 def test_result_is_json_without_nan(two_problems):
@@ -404,6 +414,12 @@ def test_where_and_progress(two_problems):
     )
     assert result.n == 4
     assert seen == [(2, 2)]
+    assert result.to_dict()["where"] == ["m=64", "tile_m=64,128"]
+    page = text(result, width=200)
+    assert "m is 64 and tile_m is 64 or 128" in page
+    assert "as the table states" in page
+    assert "k >= 16384" not in page  # a regime without rows
+    assert "m <= 64" in page
 
 
 def test_auto_config_has_no_ranking(two_problems):
@@ -423,6 +439,12 @@ def test_auto_config_has_no_ranking(two_problems):
     assert chosen == [128, 64]  # once a problem, not once a row
     assert result.predictions.predicted_s[[0, 4]] == pytest.approx([129e-6, 65e-6])
     assert result.ranking == NO_RANKING
+    assert result.to_dict()["auto_config"] is True
+    assert "chosen by the model, in place of those that the table states" in text(result, width=200)
+    assert [row["config"] for row in result.rows()][::4] == [
+        "GemmConfig(128x64x64, 4 stages, 8 warps, warp_specialized)",
+        "GemmConfig(64x64x64, 4 stages, 4 warps, warp_specialized)",
+    ]
 
 
 def test_problem_without_a_configuration_is_refused(two_problems):
@@ -455,9 +477,38 @@ def test_rows_file_holds_inputs_prediction_and_error(two_problems, tmp_path):
     assert float(second["predicted_s"]) == pytest.approx(12e-6)
     assert float(second["error_percent"]) == pytest.approx(20)
     assert float(second["roofline_s"]) == pytest.approx(6.5e-6)
+    assert float(second["low_s"]) == pytest.approx(10.9e-6)  # 0.9 * 11 + 1
+    assert float(second["high_s"]) == pytest.approx(13.1e-6)
+    assert second["config"] == "GemmConfig(128x64x32, 3 stages, 4 warps, tma_persistent, group 8)"
     assert (second["regimes"], second["binding"], second["refusal"]) == ("lt20us warm", "dram", "")
     assert (rows[4]["predicted_s"], rows[4]["error_percent"], rows[4]["refusal"]) == ("", "", "too small")
     assert "warm_us" not in rows[0]
+
+
+def test_rows_never_overwrite_the_table(two_problems, tmp_path, monkeypatch):
+    before = two_problems.read_bytes()
+    link, hard = tmp_path / "link.csv", tmp_path / "hard.csv"
+    link.symlink_to(two_problems)
+    hard.hardlink_to(two_problems)
+    monkeypatch.chdir(tmp_path)
+    for rows in (two_problems, str(two_problems), link, hard, "two.csv", f"../{tmp_path.name}/two.csv"):
+        for table in (two_problems, read_table(two_problems)):
+            with pytest.raises(TableError, match="is the table itself and would be lost; write to another file"):
+                compare_records(table, predict_many=model(seconds_by_tile), hardware=hardware(), rows=rows)
+    assert two_problems.read_bytes() == before
+
+
+def test_intervals_by_hand():
+    # 1 of 2 known intervals holds the time; without any nobody knows
+    nan = float("nan")
+    assert interval_scores(array(1, 2, 3), array(0.5, 2.5, nan), array(1.5, 3.5, nan)) == {"n": 2, "inside": 0.5}
+    assert interval_scores(array(1), array(nan), array(nan)) == {"n": 0, "inside": None}
+    assert interval_scores(array(1, 1), array(1, 0.5), array(2, 1))["inside"] == 1  # the ends belong to it
+
+
+def test_every_regime_is_explained(two_problems):
+    result = compare_records(two_problems, predict_many=model(seconds_by_tile), hardware=hardware())
+    assert set(result.by_regime) == set(REGIMES)
 
 
 def test_rows_file_that_cannot_be_written(two_problems, tmp_path):
@@ -597,7 +648,7 @@ def test_sample_predicted_perfectly():
 
         def predict_many(problems, configs, *, cache, answers=answers, **options):
             estimates = model(lambda *_: 1e-6)(problems, configs)
-            estimates.seconds = answers[cache].copy()
+            estimates.seconds = estimates.seconds_low = estimates.seconds_high = answers[cache].copy()
             return estimates
 
         found = compare_records(path, predict_many=predict_many, hardware=hardware()).to_dict()

@@ -1,6 +1,7 @@
 """Measured tables: every cell is checked, columns mean what the README of the tables says, times contain stated terms."""
 
 import gzip
+import os
 import tomllib
 
 import numpy as np
@@ -20,6 +21,7 @@ from tilesight.records import (
     counters,
     filter_rows,
     parse_where,
+    read,
     read_table,
     recognise,
     requests,
@@ -279,6 +281,28 @@ def test_wrong_table_name_says_what_is_missing(write):
         read_table(write(TRITON_HEADER, TRITON_ROW), table="gemm_l2")
 
 
+def test_a_pipe_is_no_regular_file(tmp_path):
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path, "/dev/stdin"):
+        with pytest.raises(MissingFileError, match=r"no measured table .*, which is not a regular file; give the path"):
+            read_table(path)
+    for path in ("x" * 5000, "\0.csv"):
+        with pytest.raises(MissingFileError, match=r"no measured table '[^,]*'; give the path"):
+            read_table(path)
+
+
+def test_endless_tables_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "long.csv"
+    path.write_text("m,n,k,warm_us,cold_us\n" + "16,16,16,5,6\n" * 3, encoding="utf-8")
+    monkeypatch.setattr(read, "ROWS_MAX", 2)
+    with pytest.raises(TableError, match=r"long.csv:4: more than 2 rows; split the table"):
+        read_table(path)
+    monkeypatch.setattr(read, "LINE_MAX", 20)
+    with pytest.raises(TableError, match=r"long.csv:1: a line of more than 20 characters"):
+        read_table(path)
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(MissingFileError, match="no measured table"):
         read_table(tmp_path / "none.csv")
@@ -290,7 +314,7 @@ def test_missing_file(tmp_path):
     ("name", "content"),
     [
         ("table.csv.gz", b"not compressed"),
-        ("table.csv.gz", gzip.compress(TRITON_HEADER.encode() * 100)[:40]),
+        ("table.csv.gz", gzip.compress(TRITON_HEADER.encode() * 100, mtime=0)[:40]),
         ("table.csv", b"m,n,k\n\xff\xfe,1,2\n"),
         ("table.csv", b'm,n,k,warm_us,cold_us\n"1,2,3,4,5\n'),
     ],

@@ -65,6 +65,28 @@ def is_file(path: Path) -> bool:
         return False
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything of that name: a file, a folder, a pipe."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two names lead to one file, through links too; False where one of them leads to none.
+
+    Examples
+    --------
+    >>> is_same_file(data_file("hardware_profiles"), data_file("hardware_profiles/../hardware_profiles"))
+    True
+    """
+    try:
+        return one.samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
 def has_all_records() -> bool:
     """Whether every measured record is here (a checkout or sdist) and not only the sample that a wheel carries."""
     return data_root() != _PACKAGE / "data" and (data_root() / "validation" / "records").is_dir()

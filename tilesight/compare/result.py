@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,17 @@ from tilesight.compare.scores import (
     NO_RANKING,
     Scores,
     group_numbers,
+    interval_scores,
     l2_scores,
     ranking_scores,
     regime_scores,
     regimes,
     time_scores,
 )
+from tilesight.cost.estimate import MODEL_VERSION
 from tilesight.display import Displayable
 from tilesight.errors import TableError
-from tilesight.records import Protocol, Table
+from tilesight.records import Condition, Protocol, Table
 
 SCHEMA = "tilesight.compare/1"
 
@@ -46,6 +48,10 @@ class Predictions:
         ``"warm"``, ``"cold"`` or another word for neither.
     measured_s, predicted_s, roofline_s
         Times; predicted and roofline hold the protocol's added terms. Meaningless where refused.
+    low_s, high_s
+        Likely interval of the predicted time, with the added terms; nan where unknown.
+    config
+        The configuration that was priced, in words.
     binding
         What limits the kernel.
     refusal
@@ -63,6 +69,9 @@ class Predictions:
     measured_s: NDArray[Any]
     predicted_s: NDArray[Any]
     roofline_s: NDArray[Any]
+    low_s: NDArray[Any]
+    high_s: NDArray[Any]
+    config: NDArray[Any]
     binding: NDArray[Any]
     refusal: NDArray[Any]
     measured_counters: Mapping[str, NDArray[Any]]
@@ -88,13 +97,24 @@ class Result(Displayable):
     predictions
         Every prediction, refused ones included.
     ranked
-        Whether configurations were taken from the table, so that their order can be scored.
+        Whether configurations were taken from the table, so that their order can be scored; else the model chose them.
+    where
+        The conditions by which rows were kept.
+    hardware
+        Hash of each profile that priced rows, by its name.
     """
 
     table: Table
     protocols: tuple[Protocol, ...]
     predictions: Predictions
     ranked: bool
+    where: tuple[Condition, ...] = ()
+    hardware: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def states_configs(self) -> bool:
+        """Whether the table states configurations, taken or not."""
+        return "tile_m" in self.table
 
     @property
     def gpu(self) -> str | None:
@@ -131,6 +151,12 @@ class Result(Displayable):
         """MAPE, median APE, bias, wMAPE and the roofline's MAPE, in percent."""
         made, priced = self.predictions, self.predictions.priced
         return time_scores(made.predicted_s[priced], made.measured_s[priced], made.roofline_s[priced])
+
+    @cached_property
+    def likely_interval(self) -> Scores:
+        """``{n, inside}``: predictions whose likely interval is known, and the share of them that holds the time."""
+        made, priced = self.predictions, self.predictions.priced
+        return interval_scores(made.measured_s[priced], made.low_s[priced], made.high_s[priced])
 
     @cached_property
     def masks(self) -> dict[str, NDArray[Any]]:
@@ -171,10 +197,15 @@ class Result(Displayable):
             "schema": SCHEMA,
             "table": self.table.kind.name,
             "gpu": self.gpu,
+            "hardware": dict(self.hardware),
+            "model_version": MODEL_VERSION,
+            "where": [f"{condition.column}={','.join(condition.values)}" for condition in self.where],
+            "auto_config": not self.ranked,
             "n": self.n,
             "n_refused": self.n_refused,
             "refused": self.refused,
             **self.time,
+            "likely_interval": self.likely_interval,
             "by_regime": self.by_regime,
             "ranking": self.ranking,
             "l2": self.l2,
@@ -229,7 +260,10 @@ class Result(Displayable):
         values = {
             "predicted_s": made.predicted_s[i],
             "error_percent": 100 * (made.predicted_s[i] / made.measured_s[i] - 1),
+            "low_s": made.low_s[i] if np.isfinite(made.low_s[i]) else None,
+            "high_s": made.high_s[i] if np.isfinite(made.high_s[i]) else None,
             "roofline_s": made.roofline_s[i],
+            "config": made.config[i],
             "binding": made.binding[i],
             **{f"predicted_{name}": counts[i] for name, counts in made.predicted_counters.items()},
         }

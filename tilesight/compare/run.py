@@ -17,6 +17,7 @@ from tilesight.cost.estimate import Estimates
 from tilesight.cost.price import Situation
 from tilesight.dtypes import dtype
 from tilesight.errors import ConfigError, TableError, UnknownProfileError, UnsupportedError
+from tilesight.files import is_same_file
 from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
@@ -97,13 +98,17 @@ def compare_records(
     Raises
     ------
     MissingFileError, TableError
-        If the table is missing or malformed, or nothing is left to compare.
+        If the table is missing or malformed, nothing is left to compare, or ``rows`` is the table itself.
     UnknownProfileError, ProfileError
         If ``hardware`` names no profile or a broken one.
     """
+    file = table.file if isinstance(table, Table) else table
+    if rows is not None and is_same_file(Path(rows), Path(file)):
+        raise TableError(f"rows = {str(rows)!r} is the table itself and would be lost; write to another file")
+    conditions = parse_where(where)
     if not isinstance(table, Table):
         table = read_table(table, table=kind)
-    table = filter_rows(table, parse_where(where))
+    table = filter_rows(table, conditions)
     table, owners = _assign_hardware(table, hardware)
     asked = requests(table, auto_config=auto_config)
     protocols = PROTOCOLS[table.kind.name]
@@ -122,7 +127,14 @@ def compare_records(
             progress(done, len(table))
     names = [owner if isinstance(owner, str) else owner.name for owner in owners]
     gpus = [canonical_gpu(name) for name in table["gpu"]] if "gpu" in table else names
-    result = Result(table, protocols, columns.predictions(gpus, asked), ranked=asked.configs is not None)
+    result = Result(
+        table,
+        protocols,
+        columns.predictions(gpus, asked),
+        ranked=asked.configs is not None,
+        where=conditions,
+        hardware={owner.name: owner.hash for owner in owners if isinstance(owner, Profile)},
+    )
     if rows is not None:
         result.write_rows(rows)
     return result
@@ -177,6 +189,7 @@ def _with_configs(
         except (ConfigError, UnsupportedError) as error:
             columns.refuse({row: str(error)})
             continue
+        columns.config[row] = str(configs[-1])
         problems.append(problem)
         rows.append(row)
     return problems, configs, np.array(rows, dtype=np.intp)
@@ -213,6 +226,8 @@ class _Columns:
         self.cache = np.stack([protocol.cache_states(table) for protocol in protocols], axis=1)
         self.measured_s = np.stack([table[protocol.column] / 1e6 for protocol in protocols], axis=1)
         self.predicted_s, self.roofline_s = np.full(shape, np.nan), np.full(shape, np.nan)
+        self.low_s, self.high_s = np.full(shape, np.nan), np.full(shape, np.nan)
+        self.config = np.full(len(table), None, dtype=object)
         self.binding, self.refusal = np.full(shape, None, dtype=object), np.full(shape, None, dtype=object)
         self.measured_counters = {
             name: np.repeat(values[:, None], len(protocols), axis=1) for name, values in counters(table).items()
@@ -228,6 +243,8 @@ class _Columns:
         """Times of one protocol, with what it adds, and counters."""
         self.predicted_s[rows, number] = estimates.seconds + added_s
         self.roofline_s[rows, number] = estimates.roofline_s + added_s
+        self.low_s[rows, number] = estimates.seconds_low + added_s
+        self.high_s[rows, number] = estimates.seconds_high + added_s
         self.binding[rows, number] = estimates.binding
         for name, values in self.predicted_counters.items():
             values[rows, number] = estimates.column(name)
@@ -243,6 +260,9 @@ class _Columns:
             measured_s=self.measured_s.ravel(),
             predicted_s=self.predicted_s.ravel(),
             roofline_s=self.roofline_s.ravel(),
+            low_s=self.low_s.ravel(),
+            high_s=self.high_s.ravel(),
+            config=np.repeat(self.config, protocols),
             binding=self.binding.ravel(),
             refusal=self.refusal.ravel(),
             measured_counters={name: values.ravel() for name, values in self.measured_counters.items()},

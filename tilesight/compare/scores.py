@@ -96,6 +96,32 @@ def regimes(measured_s: Floats, m: Floats, k: Floats, cache: NDArray[Any]) -> di
     }
 
 
+REGIMES = {
+    "lt20us": f"measured under {LT_20_US * 1e6:.0f} us",
+    "20to100us": f"measured {LT_20_US * 1e6:.0f} to {GT_100_US * 1e6:.0f} us",
+    "gt100us": f"measured over {GT_100_US * 1e6:.0f} us",
+    "m_le_64": f"m <= {SMALL_M}",
+    "deep_k": f"k >= {DEEP_K}",
+    "warm": "operands in L2 as far as they fit",
+    "cold": "nothing of the operands in L2",
+}
+"""What the regimes are."""
+
+
+def interval_scores(measured_s: Floats, low_s: Floats, high_s: Floats) -> Scores:
+    """How many likely intervals are known (``n``), and the share of them that holds the measured time.
+
+    Examples
+    --------
+    >>> interval_scores(np.array([1.0, 2.0, 3.0]), np.array([0.5, 2.5, np.nan]), np.array([1.5, 3.5, np.nan]))
+    {'n': 2, 'inside': 0.5}
+    """
+    known = np.isfinite(low_s) & np.isfinite(high_s)
+    inside = (low_s <= measured_s) & (measured_s <= high_s)  # false where unknown
+    n = int(np.count_nonzero(known))
+    return {"n": n, "inside": float(np.count_nonzero(inside) / n) if n else None}
+
+
 def regime_scores(
     predicted_s: Floats, measured_s: Floats, roofline_s: Floats, masks: Mapping[str, Mask]
 ) -> dict[str, Scores]:

@@ -340,6 +340,16 @@ class Estimates(Displayable, Sequence[Estimate]):
         return self.columns["roofline_s"]
 
     @property
+    def seconds_low(self) -> Counts:
+        """Lower ends of the likely intervals, in seconds, shape (L,); nan stands for None."""
+        return self.seconds / (1 + self._half_width)
+
+    @property
+    def seconds_high(self) -> Counts:
+        """Upper ends of the likely intervals, in seconds, shape (L,); nan stands for None."""
+        return self.seconds * (1 + self._half_width)
+
+    @property
     def binding(self) -> NDArray[Any]:
         """What binds each, shape (L,)."""
         return self.names["binding"]

@@ -12,17 +12,23 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.errors import MissingFileError, TableError, suggestion
+from tilesight.files import exists, is_file
 from tilesight.records.cells import LABEL, CellKind, Value, decimal
 from tilesight.records.gpus import canonical_gpu
 from tilesight.records.schema import KINDS, SCORED, TableKind, find_kind, recognise
 
+ROWS_MAX = 200_000
+"""Rows of a table: all are held in memory."""
+LINE_MAX = 2**20
+"""Characters of one of its lines."""
 _SHOWN = 60
 """Longest piece of a bad cell that a message repeats."""
 
@@ -87,7 +93,8 @@ def read_table(path: str | Path, *, table: str | None = None) -> Table:
     MissingFileError
         If there is no such file.
     TableError
-        If the file is no table, the kind is unknown or not scored yet, a column is missing or a cell is malformed.
+        If the file is no table, the kind is unknown or not scored yet, a column is missing, a cell is malformed, or
+        there are more than ``ROWS_MAX`` rows.
     """
     file = str(path)
     lines = _lines(Path(path))
@@ -101,6 +108,8 @@ def read_table(path: str | Path, *, table: str | None = None) -> Table:
     rows: list[list[Value]] = []
     line_numbers: list[int] = []
     for line, cells in lines:
+        if len(rows) == ROWS_MAX:
+            raise TableError(f"more than {ROWS_MAX} rows; split the table", file=file, line=line)
         rows.append(_parse_row(cells, header, parsers, file, line))
         line_numbers.append(line)
     if not rows:
@@ -113,14 +122,15 @@ def read_table(path: str | Path, *, table: str | None = None) -> Table:
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of each line; blank lines are allowed at the end only."""
     file = str(path)
-    if not path.is_file():
-        raise MissingFileError(f"no measured table {file!r}; give the path of a .csv or .csv.gz file")
+    if not is_file(path):
+        why = "" if not exists(path) else ", which is not a regular file"
+        raise MissingFileError(f"no measured table {file!r}{why}; give the path of a .csv or .csv.gz file")
     opener = gzip.open if path.suffix == ".gz" else open
     blank_line = None
     line = 0
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text, strict=True)
+            reader = csv.reader(_short_lines(text, file), strict=True)
             for cells in reader:
                 line = reader.line_num
                 if not cells:
@@ -132,6 +142,17 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     except (csv.Error, UnicodeDecodeError, EOFError, zlib.error, OSError) as error:
         what = "gzip-compressed CSV" if path.suffix == ".gz" else "CSV"
         raise TableError(f"not readable as UTF-8 {what}: {error}", file=file, line=line + 1) from error
+
+
+def _short_lines(text: TextIO, file: str) -> Iterator[str]:
+    """Lines of a file; one without end, which would fill the memory, is refused."""
+    for number in count(1):
+        line = text.readline(LINE_MAX + 1)
+        if len(line) > LINE_MAX:
+            raise TableError(f"a line of more than {LINE_MAX} characters", file=file, line=number)
+        if not line:
+            return
+        yield line
 
 
 def _check_header(header: Sequence[str], file: str) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilesight.compare import Result
+from tilesight.compare.scores import REGIMES
+from tilesight.cost.estimate import MODEL_VERSION
 from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
 
 REASONS_MOST = 8
@@ -56,8 +58,20 @@ def describe_result(result: Result) -> Page:
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     yield "GPU", result.gpu or "several"
     yield "predictions", f"{result.n} scored, {result.n_refused} refused"
+    if result.where:
+        yield "rows where", " and ".join(f"{each.column} is {' or '.join(each.values)}" for each in result.where)
+    yield "configurations", _configs(result)
+    for name, digest in result.hardware.items():
+        yield "profile", f"{name} {digest}, model {MODEL_VERSION}"
     if result.table.unknown_columns:
         yield "unknown columns", ", ".join(result.table.unknown_columns)
+
+
+def _configs(result: Result) -> str:
+    if result.ranked:
+        return "as the table states"
+    instead = ", in place of those that the table states" if result.states_configs else ""
+    return f"chosen by the model{instead}"
 
 
 def _errors(result: Result) -> Iterator[tuple[str, str]]:
@@ -65,6 +79,9 @@ def _errors(result: Result) -> Iterator[tuple[str, str]]:
         value = result.time[name]
         if value is not None:
             yield words, f"{value:+.2f} %" if name == "bias" else f"{value:.2f} %"
+    inside = result.likely_interval["inside"]
+    if inside is not None:
+        yield "within the likely interval, meant to hold 80 %", f"{100 * inside:.1f} %"
 
 
 def _by_regime(result: Result) -> Grid:
@@ -72,11 +89,11 @@ def _by_regime(result: Result) -> Grid:
         return "" if value is None else f"{value:.2f} %"
 
     rows = [
-        (name, f"{scores['n']}", percent(scores["mape"]), percent(scores["roofline_mape"]))
+        (name, f"{scores['n']}", percent(scores["mape"]), percent(scores["roofline_mape"]), REGIMES[name])
         for name, scores in result.by_regime.items()
         if scores["n"]
     ]
-    return Grid(("<regime", "n", "error", "roofline"), rows)
+    return Grid(("<regime", "n", "error", "roofline", "<which"), rows)
 
 
 def _worded(scores: dict[str, float | int | None], words: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
