@@ -16,7 +16,7 @@ PACKAGE = Path(tilesight.__file__).parent
 # A module may be listed before it exists.
 ORDER = """
 errors units dtypes files resource display
-hardware/ numbers tables profile write system load derive
+hardware/ numbers rules tables profile write system load derive
 plan/ tile action graph loop launch access plan
 cost/ occupancy clock merging throughput schedule cycles body modulo orders replay
 cost/ envelope reuse drift cache network roofline price gemm_body estimate explanation

@@ -36,7 +36,7 @@ RANGE_ERRORS = [
     ("dram.bandwidth_peak_bytes_per_s", 4800, "4800 is outside 1e10..1e14; give bytes per second (4.8 TB/s is 4.8e12)"),
     ("clock.boost_hz", 1980.0, "1980.0 is outside 1e8..1e10; give hertz (1.98 GHz is 1.98e9)"),
     ("tensor.bf16.rate_peak_flop_per_s", 989.4, "989.4 is outside 1e11..1e17; give flop per second"),
-    ("sm.smem_bytes", 228 * 10**9, "228000000000 is outside 0..1048576; give bytes (228 KiB is 233472)"),
+    ("sm.smem_bytes", 228 * 10**9, "228000000000 is outside 1024..1048576; give bytes (228 KiB is 233472)"),
     ("l2.capacity_bytes", 60, "60 is outside 65536..2147483648; give bytes (60 MiB is 62914560)"),
     ("sm_count", 0, "0 is outside 1..1000000; give a count"),
     ("sm_count", 10**400, "1000"),
@@ -77,6 +77,7 @@ def test_whole_numbers_are_whole(broken):
     [
         ("vendor", 3, "vendor = 3 is not text"),
         ("vendor", "", "vendor = '' is empty"),
+        ("vendor", " ", "vendor = ' ' is blank"),
         ("name", "H200 SXM", "must be lower-case letters"),
         ("architecture", "sm_91", "architecture = 'sm_91' is not allowed; input should be 'sm_80'"),
         ("dram", 3, "dram = 3 is not a table"),
@@ -162,6 +163,15 @@ def test_a_table_has_no_common_source(data):
         ({"ref": "x"}, "source.sm_count.kind is missing"),
         ({"kind": "datasheet", "ref": "x", "page": "3"}, "unknown key 'source.sm_count.page'"),
         ("datasheet", "source.sm_count = 'datasheet' is not a table"),
+        ({"kind": "datasheet", "ref": " "}, r"source.sm_count.ref.0 = ' ' is blank"),
+        ({"kind": "datasheet", "ref": ["a book", "\t"]}, r"source.sm_count.ref.1 = .* is blank"),
+        ({"kind": "assumed", "note": "\n"}, r"source.sm_count.note = '\\n' is blank"),
+        ({"kind": "assumed", "note": "x", "origin": " "}, "source.sm_count.origin = ' ' is blank"),
+        ({"kind": "measured", "ref": "../../../etc/passwd"}, "source of sm_count: '../../../etc/passwd' is no record"),
+        ({"kind": "measured", "ref": "validation/records/../../x.csv"}, "is no record; give a relative path without"),
+        ({"kind": "fitted", "ref": ["validation/records/a.csv", "/etc/passwd"]}, "'/etc/passwd' is no record"),
+        ({"kind": "measured", "ref": "~/a.csv"}, "'~/a.csv' is no record"),
+        ({"kind": "measured", "ref": "C:\\a.csv"}, "is no record"),
     ],
 )
 def test_source_rules(data, source, match):
@@ -228,10 +238,10 @@ def test_hash_ignores_the_order_of_the_file(data):
 def test_with_numbers(profile):
     why = {"kind": "assumed", "note": "test"}
     changed = profile.with_numbers(
-        {"gpc.max_active_clusters.4": 30, "sm_count": 66}, {"gpc.max_active_clusters.4": why}
+        {"gpc.max_active_clusters.4": 30, "sm_count": 130}, {"gpc.max_active_clusters.4": why}
     )
     assert changed.gpc.max_active_clusters == {"4": 30}
-    assert changed.sm_count == 66
+    assert changed.sm_count == 130
     assert changed.source["sm_count"] == profile.source["sm_count"]
     assert profile.sm_count == 132
     assert "l2.partitions" not in profile.with_numbers({"l2.partitions": None, "l2.associativity": None}, {}).numbers

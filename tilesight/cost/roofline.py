@@ -1,27 +1,57 @@
-"""The bound beside every answer: max(flop / rate, compulsory bytes / DRAM rate) + launch."""
+"""The bound beside every answer: max(flop / rate, compulsory bytes / DRAM rate) + launch.
+
+Where the profile lacks a number, the bound takes one that cannot make it longer, or leaves the term out:
+
+- tensor rate of a lasting load: else the burst rate, else the peak;
+- DRAM rate of a copy: else that of reads, else the peak;
+- start of a kernel: else nothing is added;
+- time after which a load lasts: else what the clock assumes.
+
+So a profile of few numbers has a shorter bound, still below what a kernel that reaches the datasheet takes.
+"""
 
 import numpy as np
 
+from tilesight.cost.clock import LASTING_S
 from tilesight.hardware.profile import Profile
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts
 
 
 def tensor_rate_flop_per_s(dtype: str, busy_s: Counts, hardware: Profile) -> Counts:
-    """Tensor rate at the clock of a load: the burst rate up to ``power.burst_s``, then sustained, shape of busy_s."""
+    """Tensor rate at the clock of a load, in flop/s, shape of ``busy_s``.
+
+    The burst rate before ``power.settle_s`` (0.1 s where it is unknown), then the sustained one. An unknown sustained
+    rate is at most the burst rate, an unknown burst rate at most the peak, and those stand for them.
+
+    Examples
+    --------
+    >>> from tilesight.hardware.load import load_profile
+    >>> tensor_rate_flop_per_s("fp16", np.array([0.0, 1.0]), load_profile("h200_sxm"))
+    array([9.894e+14, 9.894e+14])
+    """
     rates = hardware.tensor[dtype]
-    burst = rates.rate_burst_flop_per_s or rates.rate_peak_flop_per_s
-    sustained = rates.rate_sustained_flop_per_s or burst
-    settle = hardware.get("power.settle_s")
-    return np.where(busy_s <= (settle or 0.0), burst, sustained)
+    burst, sustained, settle = rates.rate_burst_flop_per_s, rates.rate_sustained_flop_per_s, hardware.power.settle_s
+    burst = rates.rate_peak_flop_per_s if burst is None else burst
+    sustained = burst if sustained is None else sustained
+    return np.where(busy_s < (LASTING_S if settle is None else settle), burst, sustained)
+
+
+def dram_bytes_per_s(hardware: Profile) -> float:
+    """Rate of compulsory traffic: of a copy, else of reads, else the peak, in bytes/s."""
+    dram = hardware.dram
+    for rate in (dram.bandwidth_sustained_bytes_per_s, dram.bandwidth_read_bytes_per_s):
+        if rate is not None:
+            return rate
+    return dram.bandwidth_peak_bytes_per_s
 
 
 def roofline_seconds(plan: Plan, busy_s: Counts, hardware: Profile) -> Counts:
-    """Roofline time in seconds, shape (L,), at the profile's rates for the clock."""
+    """Roofline time in seconds, shape (L,), at the profile's rates for the clock.
+
+    The start of the kernel is added where the profile knows ``launch.kernel_start_s``; a bound may leave it out.
+    """
     rate = tensor_rate_flop_per_s(plan.dtype, busy_s, hardware)
-    dram = hardware.dram
-    bandwidth = (
-        dram.bandwidth_sustained_bytes_per_s or dram.bandwidth_read_bytes_per_s or dram.bandwidth_peak_bytes_per_s
-    )
-    launch = hardware.get("launch.kernel_start_s") or 0.0
-    return np.maximum(plan.flop / rate, plan.compulsory_bytes / bandwidth) + launch
+    seconds = np.maximum(plan.flop / rate, plan.compulsory_bytes / dram_bytes_per_s(hardware))
+    start_s = hardware.launch.kernel_start_s
+    return seconds if start_s is None else seconds + start_s

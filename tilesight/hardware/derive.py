@@ -7,8 +7,8 @@ from os import PathLike
 
 from tilesight.errors import ProfileError
 from tilesight.hardware.load import load_profile
-from tilesight.hardware.numbers import plain_number
-from tilesight.hardware.profile import NO_NUMBERS, Number, Profile
+from tilesight.hardware.numbers import Number, plain_number
+from tilesight.hardware.profile import NO_NUMBERS, Profile
 
 Change = int | float | str | tuple[int, ...]
 
@@ -24,8 +24,8 @@ def derive(hardware: Profile | str | PathLike[str], changes: Mapping[str, Change
     """What-if copy of a profile: some numbers changed, the rest and their sources as they are.
 
     The copy is called ``<parent>_what_if``, says in ``derived`` which profile it comes from and what was changed, and
-    its changed numbers are ``assumed``. A copy of a copy names the first parent and all changes. What-if bandwidths may
-    pass the peak of the parent's datasheet.
+    its changed numbers are ``assumed``. A copy of a copy names the first parent and all changes. What-if numbers may
+    pass what the parent's datasheet states (``rules.py``).
 
     Parameters
     ----------

@@ -48,30 +48,60 @@ def within(low: float, high: float, hint: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def whole(hint: str) -> AfterValidator:
+    """Validator of a float that counts something: no fraction."""
+
+    def check(value: float) -> float:
+        if value.is_integer():
+            return value
+        raise PydanticCustomError("whole", "is not whole; {hint}", {"hint": hint})
+
+    return AfterValidator(check)
+
+
 Hz = Annotated[float, within(1e8, 1e10, "give hertz (1.98 GHz is 1.98e9)")]
 BytesPerS = Annotated[float, within(1e10, 1e14, "give bytes per second (4.8 TB/s is 4.8e12)")]
 SmBytesPerS = Annotated[float, within(1e8, 1e13, "give bytes per second of one SM (100 GB/s is 1e11)")]
+RowsPerS = Annotated[float, within(1e8, 1e13, "give rows per second of the whole chip")]
 FlopPerS = Annotated[float, within(1e11, 1e17, "give flop per second (989.4 TFLOP/s is 989.4e12)")]
 Seconds = Annotated[float, within(0.0, 1.0, "give seconds (1.05 us is 1.05e-6)")]
-BusySeconds = Annotated[float, within(0.0, 1e4, "give seconds of load (50 ms is 0.05)")]
+BusySeconds = Annotated[float, within(1e-6, 1e4, "give seconds of load (50 ms is 0.05)")]
 Cycles = Annotated[float, within(0.0, 1e6, "give SM clock cycles")]
-BytesPerCycle = Annotated[float, within(1e-3, 1e3, "give bytes per clock cycle and SM")]
-ChipBytesPerCycle = Annotated[float, within(1.0, 1e6, "give bytes per SM clock cycle of the whole GPU")]
+BytesPerCycle = Annotated[float, within(1.0, 4096.0, "give bytes per clock cycle and SM")]
+ElementsPerCycle = Annotated[float, within(1e-3, 1e3, "give elements per clock cycle and SM")]
 FlopPerCycle = Annotated[float, within(1.0, 1e6, "give flop per clock cycle and SM; one FMA is 2 flop")]
-FlopPerByte = Annotated[float, within(0.0, 1e6, "give flop per byte")]
-Watts = Annotated[float, within(0.0, 1e4, "give watts")]
-JoulesPerUnit = Annotated[float, within(0.0, 1e-6, "give joules for one flop or one byte (1 pJ is 1e-12)")]
-Ratio = Annotated[float, within(0.0, 1.0, "give a ratio (5 % is 0.05)")]
-Factor = Annotated[float, within(0.0, 1e3, "give a plain factor")]
-SignedFactor = Annotated[float, within(-1e3, 1e3, "give a plain factor")]
+Watts = Annotated[float, within(1.0, 1e4, "give watts")]
+JoulesPerUnit = Annotated[float, within(0.0, 1e-8, "give joules for one flop or one byte (1 pJ is 1e-12)")]
+Exponent = Annotated[float, within(0.0, 5.0, "give the exponent of slowdown = (demand / limit) ** exponent, near 0.5")]
+Share = Annotated[float, within(1e-3, 1.0, "give a share (5 % is 0.05)")]
+HalfWidth = Annotated[float, within(0.0, 10.0, "give a half-width relative to the time (5 % is 0.05)")]
+Loss = Annotated[float, within(-1.0, 1.0, "give the share of merging lost: 0 none, 1 all, below 0 more than all merge")]
+LossRise = Annotated[float, within(0.0, 2.0, "give the share of merging lost from one round to very many")]
+LossRounds = Annotated[float, within(1e-3, 1e6, "give the rounds after which half the rise is lost")]
+Requests = Annotated[
+    float,
+    within(1.0, 256.0, "give the requests that share one lookup"),
+    whole("give the number of requests that share one lookup"),
+]
+Copies = Annotated[float, within(1.0, 64.0, "give copies of a line, 1 and more")]
+DirtyBytes = Annotated[float, within(0.0, 4.0, "give dirty bytes written back for each byte that takes their place")]
 Elements = Annotated[float, within(1.0, 1e9, "give a number of elements")]
 DramBytes = Annotated[float, within(1e9, 1e13, "give bytes (141 GB is 141e9)")]
 CacheBytes = Annotated[int, within(2**16, 2**31, "give bytes (60 MiB is 62914560)")]
-SmBytes = Annotated[int, within(0, 2**20, "give bytes (228 KiB is 233472)")]
+SmBytes = Annotated[int, within(2**10, 2**20, "give bytes (228 KiB is 233472)")]
+ReservedBytes = Annotated[int, within(0, 2**16, "give bytes (1 KiB is 1024)")]
 BlockBytes = Annotated[int, within(8, 4096, "give bytes")]
 Registers = Annotated[int, within(16, 2**20, "give a number of 32-bit registers")]
+Threads = Annotated[int, within(16, 2**14, "give a number of threads")]
+WarpThreads = Annotated[int, within(8, 128, "give the threads of one warp (32)")]
+Ctas = Annotated[int, within(1, 1024, "give a number of CTAs")]
+Partitions = Annotated[int, within(1, 64, "give a number of partitions")]
+Ways = Annotated[int, within(1, 2**16, "give the lines of one set")]
 Count = Annotated[int, within(1, 10**6, "give a count")]
 Version = Annotated[int, within(1, 1, "this release reads version 1")]
+
+Number = int | float | tuple[int, ...]
+"""A number of a profile."""
 
 
 class FrozenMap(Mapping[str, V]):

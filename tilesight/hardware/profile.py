@@ -15,6 +15,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from tilesight.dtypes import DTYPES
 from tilesight.errors import ProfileError, UnsupportedError, suggestion
 from tilesight.hardware.numbers import Count, Version, freeze_lists, freeze_map, plain_number
+from tilesight.hardware.numbers import Number as Number
+from tilesight.hardware.rules import broken_rules
 from tilesight.hardware.tables import (
     L2,
     Clock,
@@ -40,8 +42,6 @@ Architecture = Literal["sm_80", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(_[a-z0-9]+)*$")]
 
 NO_NUMBERS = ("schema_version", "name", "vendor", "architecture", "derived", "source")
-
-Number = int | float | tuple[int, ...]
 
 
 class Profile(Table):
@@ -97,7 +97,7 @@ class Profile(Table):
 
     def with_numbers(
         self,
-        numbers: Mapping[str, "Number | None"],
+        numbers: Mapping[str, Number | None],
         sources: Mapping[str, Mapping[str, Any]],
         *,
         about: Mapping[str, Any] | None = None,
@@ -124,9 +124,9 @@ class Profile(Table):
         Examples
         --------
         >>> from tilesight.hardware.load import load_profile
-        >>> why = {"kind": "assumed", "note": "what if the GPU had half the SMs"}
-        >>> load_profile("h200_sxm").with_numbers({"sm_count": 66}, {"sm_count": why}).sm_count
-        66
+        >>> why = {"kind": "assumed", "note": "what if L2 had fewer lines a set"}
+        >>> load_profile("h200_sxm").with_numbers({"l2.associativity": 16}, {"l2.associativity": why}).l2.associativity
+        16
         """
         data = self.to_dict()
         for name, value in numbers.items():
@@ -275,18 +275,7 @@ def _problems(profile: Profile) -> Iterator[str]:
     for name in profile.source:
         if name not in numbers:
             yield f"source {name!r} names no number of this profile; {suggestion(name, numbers)}"
-    for name, limit in (
-        ("sm.smem_per_cta_max_bytes", "sm.smem_bytes"),
-        ("dram.bandwidth_sustained_bytes_per_s", "dram.bandwidth_peak_bytes_per_s"),
-        ("dram.bandwidth_read_bytes_per_s", "dram.bandwidth_peak_bytes_per_s"),
-        ("dram.bandwidth_write_bytes_per_s", "dram.bandwidth_peak_bytes_per_s"),
-        ("clock.base_hz", "clock.boost_hz"),
-    ):
-        value, most = profile.get(name), profile.get(limit)
-        if profile.derived is not None and name.startswith("dram."):
-            continue  # a what-if may pass the peak of its parent
-        if value is not None and most is not None and value > most:
-            yield f"{name} = {plain_number(value)} is above {limit} = {plain_number(most)}"
+    yield from broken_rules(numbers, what_if=profile.derived is not None)
 
 
 _WRONG_TYPE = {

@@ -5,9 +5,11 @@ sustained (measured) are separate fields, and a number that holds for the whole 
 """
 
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from tilesight.hardware.numbers import (
     BlockBytes,
@@ -15,29 +17,51 @@ from tilesight.hardware.numbers import (
     BytesPerCycle,
     BytesPerS,
     CacheBytes,
+    Copies,
     Count,
+    Ctas,
     Cycles,
+    DirtyBytes,
     DramBytes,
     Elements,
-    Factor,
+    ElementsPerCycle,
+    Exponent,
     FlopPerCycle,
     FlopPerS,
+    HalfWidth,
     Hz,
     JoulesPerUnit,
-    Ratio,
+    Loss,
+    LossRise,
+    LossRounds,
+    Partitions,
     Registers,
+    Requests,
+    ReservedBytes,
+    RowsPerS,
     Seconds,
-    SignedFactor,
+    Share,
     SmBytes,
     SmBytesPerS,
+    Threads,
+    WarpThreads,
     Watts,
+    Ways,
     freeze_map,
 )
 
 SourceKind = Literal["datasheet", "measured", "fitted", "published", "assumed"]
 ClusterSize = Literal["2", "4", "8", "16"]
 ClusterCounts = Annotated[Mapping[ClusterSize, Count], Field(min_length=1), AfterValidator(freeze_map)]
-Text = Annotated[str, Field(min_length=1)]
+
+
+def _not_blank(text: str) -> str:
+    if text and not text.strip():
+        raise PydanticCustomError("blank", "is blank")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_not_blank)]
 
 
 class Table(BaseModel):
@@ -57,15 +81,15 @@ class Clock(Table):
 class Sm(Table):
     """Limits of one SM, the terms of occupancy."""
 
-    threads_max: Count
-    ctas_max: Count
-    warp_size: Count
+    threads_max: Threads
+    ctas_max: Ctas
+    warp_size: WarpThreads
     registers: Registers
     registers_per_thread_max: Registers
     register_allocation_unit: Registers  # registers are given to a warp in multiples of this
     smem_bytes: SmBytes
     smem_per_cta_max_bytes: SmBytes
-    smem_reserved_per_cta_bytes: SmBytes
+    smem_reserved_per_cta_bytes: ReservedBytes
     smem_bandwidth_bytes_per_cycle: BytesPerCycle | None = None
 
 
@@ -85,6 +109,7 @@ class Dram(Table):
     bandwidth_sustained_bytes_per_s: BytesPerS | None = None
     bandwidth_read_bytes_per_s: BytesPerS | None = None
     bandwidth_write_bytes_per_s: BytesPerS | None = None
+    tiles_read_share: Share | None = None  # of the read bandwidth, what one CTA an SM with a ring of tiles reaches
 
 
 class L2(Table):
@@ -94,12 +119,12 @@ class L2(Table):
     capacity_bytes: CacheBytes
     line_bytes: BlockBytes
     sector_bytes: BlockBytes
-    partitions: Count | None = None
-    associativity: Count | None = None
+    partitions: Partitions | None = None
+    associativity: Ways | None = None
     lookup_bytes_per_s: BytesPerS | None = None
     store_bytes_per_s: BytesPerS | None = None  # output tiles of all SMs
-    copies_one_reader: Factor | None = None
-    dirty_evicted_share: Factor | None = None  # dirty bytes written back per byte that takes their place
+    copies_one_reader: Copies | None = None
+    dirty_evicted_share: DirtyBytes | None = None  # dirty bytes written back per byte that takes their place
 
 
 class Fill(Table):
@@ -113,25 +138,26 @@ class Fill(Table):
     row_16_s: Seconds | None = None  # ... at a pitch of 16 but not 32 bytes
     row_32_s: Seconds | None = None  # ... of 32 but not 64
     row_64_s: Seconds | None = None  # ... of 64 but not 128
-    row_outside_s: Seconds | None = None  # ... wholly outside the matrix
-    cp_async_unaligned_share: Ratio | None = None  # of the cp.async rate left at a pitch of 32 but not 128 bytes
-    scalar_elements_per_cycle: BytesPerCycle | None = None  # element-wise loads where strides forbid vectors
-    spilled_elements_per_cycle: BytesPerCycle | None = None  # ... in kernels that spill registers
+    row_outside_s: Seconds | None = None  # ... wholly outside the matrix, while all SMs have such rows
+    rows_outside_per_s: RowsPerS | None = None  # ... of which all SMs together do so many
+    cp_async_unaligned_share: Share | None = None  # of the cp.async rate left at a pitch of 32 but not 128 bytes
+    scalar_elements_per_cycle: ElementsPerCycle | None = None  # element-wise loads where strides forbid vectors
+    spilled_elements_per_cycle: ElementsPerCycle | None = None  # ... in kernels that spill registers
 
 
 class Merging(Table):
     """Requests in flight for one line that share a lookup, and how the spread of CTAs ends it (``cost/merging.py``)."""
 
-    requests_async: Factor | None = None
-    requests_plain: Factor | None = None
+    requests_async: Requests | None = None
+    requests_plain: Requests | None = None
     window_l2_s: Seconds | None = None
     window_dram_s: Seconds | None = None
-    loss_one_cta_start: SignedFactor | None = None
-    loss_one_cta_rise: SignedFactor | None = None
-    loss_one_cta_rounds: Factor | None = None
-    loss_many_ctas: Factor | None = None
+    loss_one_cta_start: Loss | None = None
+    loss_one_cta_rise: LossRise | None = None
+    loss_one_cta_rounds: LossRounds | None = None
+    loss_many_ctas: Loss | None = None
     loss_many_ctas_elements: Elements | None = None
-    loss_bulk: SignedFactor | None = None
+    loss_bulk: Loss | None = None
 
 
 class TensorRate(Table):
@@ -152,7 +178,8 @@ class Loop(Table):
     chain_tma_persistent_cycles: Cycles | None = None
     chain_warp_specialized_cycles: Cycles | None = None
     chain_full_box_cycles: Cycles | None = None  # ... of a specialised loop whose bulk copies have 64 rows and more
-    mma_sync_rate_share: Ratio | None = None  # rate of mma.sync over that of wgmma
+    chain_registers_k16_cycles: Cycles | None = None  # least time of 32 bytes of k that pass through registers
+    mma_sync_rate_share: Share | None = None  # rate of mma.sync over that of wgmma
 
 
 class Power(Table):
@@ -165,9 +192,9 @@ class Power(Table):
     energy_j_per_l2_byte: JoulesPerUnit | None = None  # delivered to shared memory
     energy_j_per_dram_byte: JoulesPerUnit | None = None
     burst_w: Watts | None = None  # demand that slows a load at once
-    burst_exponent: Factor | None = None
+    burst_exponent: Exponent | None = None
     sustained_w: Watts | None = None  # demand that slows a lasting load
-    sustained_exponent: Factor | None = None
+    sustained_exponent: Exponent | None = None
     burst_s: BusySeconds | None = None  # load that only burst_w slows
     settle_s: BusySeconds | None = None  # load that sustained_w slows
 
@@ -210,14 +237,14 @@ class Epilogue(Table):
 class Uncertainty(Table):
     """Half-width of the likely interval, relative, by what binds: holds four of five records it was taken from."""
 
-    tensor: Ratio | None = None
-    l2: Ratio | None = None
-    dram: Ratio | None = None
-    tma: Ratio | None = None
-    ring: Ratio | None = None
-    recurrence: Ratio | None = None
-    issue: Ratio | None = None
-    launch: Ratio | None = None
+    tensor: HalfWidth | None = None
+    l2: HalfWidth | None = None
+    dram: HalfWidth | None = None
+    tma: HalfWidth | None = None
+    ring: HalfWidth | None = None
+    recurrence: HalfWidth | None = None
+    issue: HalfWidth | None = None
+    launch: HalfWidth | None = None
 
 
 class Derived(Table):
@@ -231,7 +258,8 @@ class Source(Table):
     """Where one number comes from.
 
     ``ref`` is a citation, or for ``measured`` and ``fitted`` one or more record files; ``note`` says more and is
-    required for ``assumed``; ``origin`` names the GPU a number was copied from.
+    required for ``assumed``; ``origin`` names the GPU a number was copied from. Record files are named by relative paths
+    that lead nowhere above where they start.
     """
 
     kind: SourceKind
@@ -245,4 +273,13 @@ class Source(Table):
             raise ValueError("an assumed number needs a note that says why")
         if self.kind != "assumed" and not self.ref:
             raise ValueError(f"a {self.kind} number needs a ref")
+        if self.kind in ("measured", "fitted"):
+            for ref in self.ref:
+                _check_record(ref)
         return self
+
+
+def _check_record(ref: str) -> None:
+    path = PurePosixPath(ref)
+    if path.is_absolute() or ".." in path.parts or "\\" in ref or ref != ref.strip() or ref.startswith("~"):
+        raise ValueError(f"{ref!r} is no record; give a relative path without '..', such as validation/records/…")

@@ -1,0 +1,104 @@
+"""Every number of a profile, set to what makes no sense: refused by name, or priced to a finite time."""
+
+import math
+
+import pytest
+
+from tilesight import Gemm, GemmConfig, load_profile, predict
+from tilesight.errors import ProfileError, TilesightError
+
+WHY = {"kind": "assumed", "note": "changed by a test"}
+H200 = load_profile("h200_sxm")
+NONSENSE = (0, -1, float("inf"), float("nan"), 1e30)
+BELOW_ZERO = ("merging.loss_one_cta_start", "merging.loss_many_ctas", "merging.loss_bulk")
+LAUNCHES = (
+    (Gemm(8192, 4096, 4096), GemmConfig(128, 256, 64, stages=4, cluster_m=2), "cold", "sustained"),
+    (Gemm(16, 8192, 8192), GemmConfig(16, 128, 64, stages=4, kernel="cp_async", split_k=2), "cold", 0.06),
+    (Gemm(1000, 1000, 1000), GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent"), "warm", "burst"),
+)
+
+
+def attempt(make, name, value):
+    """The profile that is made, or None and why it is refused."""
+    try:
+        return make(name, value), ""
+    except ProfileError as error:
+        return None, str(error)
+
+
+def with_number(name, value):
+    old = H200.numbers[name]
+    if isinstance(old, int) and math.isfinite(value):
+        value = int(value)
+    elif isinstance(old, float):
+        value = float(value)
+    return H200.with_numbers({name: value}, {name: WHY})
+
+
+def check_prices(profile, what):
+    for problem, config, cache, clock in LAUNCHES:
+        try:
+            estimate = predict(problem, config, hardware=profile, cache=cache, clock=clock)
+        except TilesightError:
+            continue
+        assert math.isfinite(estimate.seconds), what
+        assert estimate.seconds > 0, what
+        assert math.isfinite(estimate.roofline_s), what
+        assert all(math.isfinite(term) for term in estimate.terms.values()), what
+
+
+@pytest.mark.parametrize("name", H200.numbers)
+def test_nonsense_is_refused_or_priced(name):
+    for value in NONSENSE:
+        profile, refused = attempt(with_number, name, value)
+        if profile is None:
+            assert name in refused
+        else:
+            assert value == 0 or (value == -1 and name in BELOW_ZERO), f"{name} = {value} is allowed"
+            check_prices(profile, f"{name} = {value}")
+
+
+@pytest.mark.parametrize("name", H200.numbers)
+@pytest.mark.parametrize("factor", [0.5, 2.0, 1e3])
+def test_a_what_if_is_refused_or_priced(name, factor):
+    profile, refused = attempt(derive_by, name, factor)
+    if profile is None:
+        assert name in refused
+    else:
+        check_prices(profile, f"{factor:g} times {name}")
+
+
+def derive_by(name, factor):
+    value = H200.numbers[name] * factor
+    changes = {name: int(value) if isinstance(H200.numbers[name], int) else value}
+    about = {"name": "what_if", "derived": {"parent": "h200_sxm", "changed": [name]}}
+    return H200.with_numbers(changes, {name: WHY}, about=about)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("power.burst_s", 0.0, "1e-6..10000.0; give seconds of load"),
+        ("power.settle_s", 0.0, "1e-6..10000.0; give seconds of load"),
+        ("power.burst_w", 0.0, "1.0..10000.0; give watts"),
+        ("power.sustained_w", 0.0, "1.0..10000.0; give watts"),
+        ("power.burst_exponent", 1000.0, "0.0..5.0; give the exponent"),
+        ("power.sustained_exponent", 1000.0, "0.0..5.0; give the exponent"),
+        ("fill.cp_async_unaligned_share", 0.0, "0.001..1.0; give a share"),
+        ("loop.mma_sync_rate_share", 0.0, "0.001..1.0; give a share"),
+        ("merging.requests_async", 0.0, "1.0..256.0; give the requests"),
+        ("merging.loss_one_cta_rounds", 0.0, "0.001..1e6; give the rounds"),
+        ("merging.loss_bulk", 1.5, "-1.0..1.0; give the share of merging lost"),
+        ("l2.copies_one_reader", 0.5, "1.0..64.0; give copies"),
+        ("sm.smem_bytes", 0, "1024..1048576; give bytes"),
+        ("sm.warp_size", 1024, "8..128; give the threads of one warp"),
+    ],
+)
+def test_ranges_of_numbers_that_are_divided_by(name, value, allowed):
+    with pytest.raises(ProfileError, match=f"{name} = .* is outside {allowed}"):
+        H200.with_numbers({name: value}, {name: WHY})
+
+
+def test_requests_are_whole():
+    with pytest.raises(ProfileError, match=r"merging.requests_async = 4\.5 is not whole; give the number of requests"):
+        H200.with_numbers({"merging.requests_async": 4.5}, {})
