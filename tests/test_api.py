@@ -490,6 +490,31 @@ def test_explain_differences_of_300_pairs(hw, altered):
         assert why.sentences
 
 
+def test_explain_differences_of_1000_pairs_on_the_shipped_profile(h200):
+    draw = np.random.default_rng(5)
+    sizes = (1, 64, 100, 512, 1000, 1024, 4096, 8192, 16384)
+    problems = [Gemm(*(int(size) for size in draw.choice(sizes, 3))) for _ in range(2000)]
+    configs = [FAMILIES[i] for i in draw.integers(len(FAMILIES), size=2000)]
+    found = list(predict_many(problems, configs, hardware=h200, skip_refused=True))
+    assert len(found) > 1200
+    for one, other in draw.integers(len(found), size=(1000, 2)):
+        first, second = found[one], found[other]
+        terms = explain(first, second).terms
+        largest = max(first.seconds, second.seconds)
+        assert abs(sum(term.difference_s for term in terms) - (first.seconds - second.seconds)) <= 1e-9 * largest
+        assert len({term.name for term in terms}) == len(terms)
+
+
+def test_explain_says_what_moved(hw):
+    wide, tall = (predict(LARGE, replace(GOOD, tile_m=m, tile_n=n), hardware=hw) for m, n in ((128, 256), (256, 128)))
+    causes = {cause.name: (cause.value, cause.other_value) for cause in explain(wide, tall).causes}
+    assert causes["dram_read_bytes"] == (wide.dram_read_bytes, tall.dram_read_bytes)
+    cold = predict(LARGE, GOOD, hardware=hw, cache="cold", sms=50)
+    causes = {cause.name for cause in explain(wide, cold).causes}
+    assert {"dram_read_bytes", "waves", "rounds"} <= causes
+    assert explain(wide, wide).causes == explain(wide).causes == ()
+
+
 def test_explain_what_is_no_estimate(hw):
     estimate = predict(LARGE, GOOD, hardware=hw)
     for bad in (None, 1.0, estimate.to_dict()):

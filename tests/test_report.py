@@ -150,6 +150,34 @@ def test_a_launch_that_fits_in_part_of_one_wave(hw):
     assert line_with(text(small, width=200), "bound by") == "launch"
 
 
+def test_a_launch_faster_than_its_roofline(estimate):
+    page = line_with(text(replace(estimate, roofline_s=2 * estimate.seconds), width=200), "roofline")
+    assert page.endswith("the estimate is 0.50 times that, which counts operands in L2 as DRAM reads")
+    assert "counts operands" not in text(replace(estimate, roofline_s=estimate.seconds / 2), width=200)
+
+
+def test_noise_is_printed_as_nothing(estimate):
+    quiet = replace(
+        estimate,
+        dram_read_bytes=1.0,
+        dram_write_bytes=1e-3,
+        dirty_after_bytes=0.5,
+        resident_after=dict.fromkeys("abc", 9.56e-120),
+    )
+    page = text(quiet, width=200)
+    assert line_with(page, "DRAM") == "0 B read + 0 B written, 0.00 times the compulsory"
+    assert line_with(page, "left in L2") == "nothing"
+
+
+def test_explanation_says_what_moved(estimate, other):
+    page = text(explain(estimate, other), width=200)
+    found = line_with(page, "L2 lookups").split()
+    assert float(found[-1]) == pytest.approx(estimate.lookup_bytes / other.lookup_bytes, abs=5e-4)
+    # rounds are 512 tiles on 100 SMs, and 1024 on 2 CTAs of each
+    assert {cause.name for cause in explain(estimate, other).causes} >= {"lookup_bytes", "requested_bytes"}
+    assert "what moved" not in text(explain(estimate, estimate), width=200)
+
+
 def test_explanation_of_a_difference(estimate, other):
     page = text(explain(estimate, other), width=200)
     assert page.startswith(f"{format_seconds(estimate.seconds)} against {format_seconds(other.seconds)}\n")

@@ -1,6 +1,6 @@
 """Why an estimate is what it is, and why two differ: term by term, summing to the whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,26 @@ class Term:
 
 
 @dataclass(frozen=True)
+class Cause:
+    """A number behind the terms that differs between two estimates: ``dram_read_bytes``, ``period_s.tensor``, ..."""
+
+    name: str
+    value: float
+    other_value: float
+
+
+@dataclass(frozen=True)
 class Explanation(Displayable):
     """Terms of one estimate, or of the difference ``estimate - other``; sentences that say what matters.
 
     ``terms`` are sorted by size; their ``seconds`` sum to the estimate's, their ``difference_s`` to the difference.
+    ``causes`` are the bytes, the clock, waves and bounds of the period that moved; none without another estimate.
     """
 
     estimate: Estimate
     other: Estimate | None
     terms: tuple[Term, ...]
+    causes: tuple[Cause, ...]
     sentences: tuple[str, ...]
 
     @property
@@ -44,6 +55,7 @@ class Explanation(Displayable):
             "other": None if self.other is None else self.other.to_dict(),
             "difference_s": self.difference_s,
             "terms": [vars(term) for term in self.terms],
+            "causes": [vars(cause) for cause in self.causes],
             "sentences": list(self.sentences),
         }
 
@@ -89,8 +101,33 @@ def explain_estimate(estimate: Estimate, other: Estimate | None = None) -> Expla
         theirs = None if other is None else other.terms.get(name, 0.0)
         terms.append(Term(name, mine, theirs, None if theirs is None else mine - theirs))
     terms.sort(key=lambda term: -abs(term.seconds if term.difference_s is None else term.difference_s))
-    said = _reasons(estimate) if other is None else _contrast(estimate, other, terms)
-    return Explanation(estimate, other, tuple(terms), tuple(said))
+    if other is None:
+        return Explanation(estimate, other, tuple(terms), (), tuple(_reasons(estimate)))
+    said = _contrast(estimate, other, terms)
+    return Explanation(estimate, other, tuple(terms), tuple(_causes(estimate, other)), tuple(said))
+
+
+MOVED = 1e-3
+"""Relative difference from which a number counts as another one."""
+IN_SIGHT = 0.5
+"""Bounds of less than this share of both periods explain nothing."""
+_NUMBERS = ("dram_read_bytes", "dram_write_bytes", "lookup_bytes", "requested_bytes", "clock_hz", "waves", "rounds")
+
+
+def _causes(estimate: Estimate, other: Estimate) -> Iterator[Cause]:
+    """Numbers that moved, bounds of the period last."""
+    for name in _NUMBERS:
+        yield from _moved(name, getattr(estimate, name), getattr(other, name))
+    mine, theirs = estimate.period_s, other.period_s
+    for name in {**mine, **theirs}:
+        pair = mine.get(name, 0.0), theirs.get(name, 0.0)
+        if pair[0] >= IN_SIGHT * max(mine.values()) or pair[1] >= IN_SIGHT * max(theirs.values()):
+            yield from _moved(f"period_s.{name}", *pair)
+
+
+def _moved(name: str, value: float, other_value: float) -> Iterator[Cause]:
+    if abs(value - other_value) > MOVED * max(abs(value), abs(other_value)):
+        yield Cause(name, value, other_value)
 
 
 def _reasons(estimate: Estimate) -> list[str]:
@@ -104,8 +141,8 @@ def _reasons(estimate: Estimate) -> list[str]:
         )
     if 0 < estimate.tail_share < 1 and estimate.rounds > 0:
         said.append(
-            f"{estimate.waves:.2f} waves run as {estimate.rounds} rounds: "
-            f"the last fills {100 * estimate.tail_share:.0f} % of the slots"
+            f"{estimate.waves:.2f} waves run as {estimate.rounds} round{'s' if estimate.rounds > 1 else ''}: "
+            f"{'the last' if estimate.rounds > 1 else 'it'} fills {100 * estimate.tail_share:.0f} % of the slots"
         )
     if estimate.terms.get("clock", 0.0) > 0.01 * estimate.seconds:
         said.append(f"power holds the clock at {estimate.clock_hz / 1e6:.0f} MHz under this load")

@@ -8,6 +8,10 @@ from tilesight.units import format_bytes, format_bytes_binary, format_flop_per_s
 
 MOST = 20
 """Launches of a batch that are printed; its columns hold them all."""
+NOISE = 1e-6
+"""Bytes below this share of the compulsory ones are printed as none."""
+LEAST_SHARE = 0.005
+"""Shares of a tensor below this round to 0 % and are not printed."""
 SMALLEST = 1e-4
 """Terms below this share of the time are left out of the printed sum (the data keep them)."""
 
@@ -82,7 +86,8 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "time", format_seconds(estimate.seconds) + (f" (likely {interval})" if interval else "")
     yield "rate", f"{format_flop_per_s(estimate.flop_per_s)}, {format_percent(estimate.share_of_peak)} of peak"
     ratio = estimate.seconds / estimate.roofline_s
-    yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that"
+    below = ", which counts operands in L2 as DRAM reads" if ratio < 1 else ""
+    yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that{below}"
     yield "bound by", binds(estimate)
     yield "regime", estimate.regime
     yield "state", f"{in_state(estimate.state)}: {estimate.clock_hz / 1e6:.0f} MHz"
@@ -140,15 +145,21 @@ def _busy(estimate: Estimate) -> Grid:
 
 
 def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    read, write = estimate.dram_read_bytes, estimate.dram_write_bytes
+    noise = NOISE * estimate.compulsory_bytes
+    read, write, dirty = (
+        value if value > noise else 0.0
+        for value in (estimate.dram_read_bytes, estimate.dram_write_bytes, estimate.dirty_after_bytes)
+    )
     yield "asked by CTAs", format_bytes(estimate.requested_bytes)
     yield "L2 lookups", f"{format_bytes(estimate.lookup_bytes)}, {format_percent(estimate.l2_hit_rate)} hit"
     ratio = (read + write) / estimate.compulsory_bytes
     yield "DRAM", f"{format_bytes(read)} read + {format_bytes(write)} written, {ratio:.2f} times the compulsory"
     yield "compulsory", format_bytes(estimate.compulsory_bytes)
     left = ", ".join(
-        f"{format_percent(share, 0)} of {name}" for name, share in estimate.resident_after.items() if share
+        f"{format_percent(share, 0)} of {name}"
+        for name, share in estimate.resident_after.items()
+        if share >= LEAST_SHARE
     )
-    if estimate.dirty_after_bytes:
-        left += f"{', ' if left else ''}{format_bytes(estimate.dirty_after_bytes)} to be written back"
+    if dirty:
+        left += f"{', ' if left else ''}{format_bytes(dirty)} to be written back"
     yield "left in L2", left or "nothing"

@@ -4,7 +4,7 @@ from tilesight.cost.estimate import Estimate
 from tilesight.cost.explanation import Explanation
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
 from tilesight.report.estimate import SMALLEST, binds, in_state, plain_config
-from tilesight.units import format_flop_per_s, format_percent, format_seconds
+from tilesight.units import format_bytes, format_flop_per_s, format_percent, format_seconds
 
 
 @describe.register
@@ -17,6 +17,7 @@ def describe_explanation(explanation: Explanation) -> Page:
         return Page(title, [Facts(facts), Lines(explanation.sentences), _terms(explanation)])
     title = f"{format_seconds(mine.seconds)} against {format_seconds(other.seconds)}"
     blocks: list[Block] = [_both(mine, other), Lines(explanation.sentences), _differences(explanation, other)]
+    blocks.append(_causes(explanation))
     return Page(title, blocks)
 
 
@@ -57,6 +58,37 @@ def _differences(explanation: Explanation, other: Estimate) -> Grid:
         if max(abs(term.seconds), abs(term.other_seconds or 0.0)) >= least
     ]
     return Grid(("<term", "this", "other", "difference"), rows, total=row("sum", mine.seconds, other.seconds))
+
+
+_WORDS = {
+    "dram_read_bytes": "DRAM reads",
+    "dram_write_bytes": "DRAM writes",
+    "lookup_bytes": "L2 lookups",
+    "requested_bytes": "asked by CTAs",
+    "clock_hz": "SM clock",
+}
+
+
+def _causes(explanation: Explanation) -> Grid:
+    """What moved behind the terms."""
+
+    def shown(name: str, value: float) -> str:
+        if name.endswith("_bytes"):
+            return format_bytes(value)
+        if name.endswith("_hz"):
+            return f"{value / 1e6:.0f} MHz"
+        return format_seconds(value) if name.startswith("period_s.") else f"{value:.4g}"
+
+    rows = [
+        (
+            _WORDS.get(cause.name, cause.name.replace("period_s.", "one k-step by ")),
+            shown(cause.name, cause.value),
+            shown(cause.name, cause.other_value),
+            f"{cause.value / cause.other_value:.3f}" if cause.other_value else "",
+        )
+        for cause in explanation.causes
+    ]
+    return Grid(("<what moved", "this", "other", "ratio"), rows)
 
 
 def _signed(seconds: float) -> str:
