@@ -15,6 +15,7 @@ import pytest
 
 import tilesight
 from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank
+from tilesight.cli import files
 from tilesight.cli.options import ConfigOptions, ProblemOptions
 from tilesight.cli.program import main
 from tilesight.files import sample_files
@@ -706,6 +707,14 @@ def test_bad_candidates(refused, gpu, tmp_path, name, content, why):
         raise AssertionError(refused("rank", "gemm", *SIZES, "--gpu", gpu, "--candidates", path))
 
 
+def test_files_that_are_no_small_files(refused, gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FILE_MOST_BYTES", 10)
+    path = tmp_path / "c.json"
+    path.write_text("[" + " " * 20 + "]", encoding="utf-8")
+    assert "22 B is more than the 10 B that are read" in refused("explain", path)
+    assert "22 B is more than" in refused("rank", "gemm", *SIZES, "--gpu", gpu, "--candidates", path)
+
+
 def test_bad_candidates_in_bytes(refused, gpu, tmp_path):
     path = tmp_path / "c.csv"
     path.write_bytes(b"tile,stages\n\xff\xfe\n")
@@ -778,8 +787,7 @@ def test_file_without_permission(refused, gpu, tmp_path):
 
 def command(*words, **options):
     """The program in its own process."""
-    code = "import sys; from tilesight.cli import main; sys.exit(main())"
-    return subprocess.Popen([sys.executable, "-c", code, *map(str, words)], text=True, **options)
+    return subprocess.Popen([sys.executable, "-m", "tilesight", *map(str, words)], text=True, **options)
 
 
 def test_reader_that_leaves_early():

@@ -36,6 +36,7 @@ plots trace
 bench
 adapters/
 cli/ options asked files output gemm tables profiles program
+__main__
 """
 
 

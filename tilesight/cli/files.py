@@ -15,6 +15,8 @@ from tilesight.kernels.gemm_config import GemmConfig
 
 COLUMNS = ("tile", *(field.name for field in fields(GemmConfig)))
 """Columns of a CSV file of candidates, keys of a JSON one; ``tile`` stands for the three sizes, as in 128x256x64."""
+FILE_MOST_BYTES = 2**26
+"""Size of a file that is read whole."""
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -39,6 +41,9 @@ def _text(path: str) -> str:
     file = Path(path)
     if not is_file(file):
         raise MissingFileError(f"no file {path!r}")
+    size = file.stat().st_size
+    if size > FILE_MOST_BYTES:
+        raise TableError(f"{size} B is more than the {FILE_MOST_BYTES} B that are read", file=path)
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
