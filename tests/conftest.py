@@ -32,6 +32,8 @@ ROUND_NUMBERS = {
     "sm.smem_bandwidth_bytes_per_cycle": 128.0,
     "gpc.max_active_clusters.2": 48,  # 100 / 2 would be 50
     "gpc.max_active_clusters.4": 20,
+    "gpc.max_active_clusters.8": 10,
+    "gpc.max_active_clusters.16": 4,
     "dram.capacity_bytes": 1e11,
     "dram.bandwidth_peak_bytes_per_s": 5e12,
     "dram.bandwidth_sustained_bytes_per_s": 4e12,
@@ -54,7 +56,8 @@ ROUND_NUMBERS = {
     "fill.row_64_s": 1.25e-9,
     "fill.row_32_s": 2e-9,
     "fill.row_16_s": 4e-9,
-    "fill.row_outside_s": 3e-9,
+    "fill.row_outside_s": 6e-9,
+    "fill.rows_outside_per_s": 5e9,  # 0.2 ns for each tile that has some
     "fill.cp_async_unaligned_share": 0.5,
     "fill.scalar_elements_per_cycle": 4.0,
     "fill.spilled_elements_per_cycle": 2.0,
@@ -73,6 +76,7 @@ ROUND_NUMBERS = {
     "loop.chain_tma_persistent_cycles": 300.0,
     "loop.chain_warp_specialized_cycles": 100.0,
     "loop.chain_full_box_cycles": 160.0,
+    "loop.chain_registers_k16_cycles": 50.0,
     "loop.mma_sync_rate_share": 0.5,
     "power.static_w": 100.0,
     "power.energy_j_per_flop": 0.5e-12,  # 409.6 W at the peak

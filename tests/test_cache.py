@@ -22,6 +22,7 @@ def access_of(m, n, k, tile_m=128, tile_n=128, group=8, split=1):
         n=n * one,
         k=k * one,
         split=split * one,
+        batch=one,
         tile_m=tile_m * one,
         tile_n=tile_n * one,
         tile_k=64 * one,
@@ -34,7 +35,7 @@ def access_of(m, n, k, tile_m=128, tile_n=128, group=8, split=1):
 
 
 def moved(access, hardware, slots=100, share_a=1.0, share_b=1.0, cache="cold", resident=None):
-    shares = LookupShares(np.array([share_a]), np.array([share_b]))
+    shares = LookupShares(*np.array([[share_a], [share_b]] * 2))
     stated = None if resident is None else {name: np.asarray(share) for name, share in resident.items()}
     return traffic(access, np.array([float(slots)]), shares, hardware, cache, stated)
 

@@ -50,20 +50,22 @@ def test_clock_by_hand(hw):
         (1.0, in_the_end),
         (np.inf, in_the_end),
     ):
-        assert loaded_clock_hz(load, busy_seconds(busy), hw) == pytest.approx(clock)
+        assert loaded_clock_hz(load, "bf16", busy_seconds(busy), hw) == pytest.approx(clock)
     # 390 W are allowed for ever
-    assert loaded_clock_hz(load_of(4e8, 4e6, 1e6, cycles=2000), busy_seconds("sustained"), hw) == 2e9
+    assert loaded_clock_hz(load_of(4e8, 4e6, 1e6, cycles=2000), "bf16", busy_seconds("sustained"), hw) == 2e9
 
 
 def test_a_lasting_load_is_never_faster_than_a_starting_one(hw, altered):
     mild = altered(hw, {"power.sustained_exponent": 0.1})
     load = load_of(4e8, 6e6, 1e6)
-    assert loaded_clock_hz(load, busy_seconds("sustained"), mild) == loaded_clock_hz(load, busy_seconds("burst"), mild)
+    assert loaded_clock_hz(load, "bf16", busy_seconds("sustained"), mild) == loaded_clock_hz(
+        load, "bf16", busy_seconds("burst"), mild
+    )
 
 
 def test_time_under_load_launch_by_launch(hw):
     load = StepLoad(*(np.full(3, value) for value in (1000.0, 4e8, 6e6, 1e6)))
-    clocks = loaded_clock_hz(load, busy_seconds([0.0, 0.03, 10.0]), hw)
+    clocks = loaded_clock_hz(load, "bf16", busy_seconds([0.0, 0.03, 10.0]), hw)
     assert clocks[0] > clocks[1] > clocks[2]
 
 
@@ -73,23 +75,23 @@ joules = st.floats(0, 1e9)
 @given(joules, st.floats(0, 1e8), st.floats(0, 1e7), st.floats(1, 3), st.floats(0, 100), st.floats(0, 100))
 def test_clock_falls_with_load_and_time(gpu, flop, delivered, dram, more, first, second):
     early, late = (busy_seconds(time) for time in sorted((first, second)))
-    base = loaded_clock_hz(load_of(flop, delivered, dram), early, gpu)
+    base = loaded_clock_hz(load_of(flop, delivered, dram), "bf16", early, gpu)
     assert 0 < base <= gpu.require("clock.tensor_hz")
-    assert loaded_clock_hz(load_of(flop, delivered, dram), late, gpu) <= base * (1 + 1e-12)
+    assert loaded_clock_hz(load_of(flop, delivered, dram), "bf16", late, gpu) <= base * (1 + 1e-12)
     for heavier in (
         load_of(flop * more, delivered, dram),
         load_of(flop, delivered * more, dram),
         load_of(flop, delivered, dram * more),
         load_of(flop, delivered, dram, cycles=1000 / more),
     ):
-        assert loaded_clock_hz(heavier, early, gpu) <= base * (1 + 1e-12)
+        assert loaded_clock_hz(heavier, "bf16", early, gpu) <= base * (1 + 1e-12)
 
 
 @given(joules, st.floats(0, 1e8), st.floats(0, 1e7), st.floats(1, 3), st.floats(0, 100))
 def test_fewer_cycles_are_never_slower_in_the_end(gpu, flop, delivered, dram, fewer, busy):
     # work done in fewer cycles draws more power; the clock falls by less than the cycles saved
     slow, fast = (
-        cycles / loaded_clock_hz(load_of(flop, delivered, dram, cycles), busy_seconds(busy), gpu)
+        cycles / loaded_clock_hz(load_of(flop, delivered, dram, cycles), "bf16", busy_seconds(busy), gpu)
         for cycles in (1000.0, 1000.0 / fewer)
     )
     assert fast <= slow * (1 + 1e-12)

@@ -5,9 +5,10 @@ from tilesight.errors import UnknownDTypeError
 
 
 def test_by_hand():
-    # 4096 x 4096 bf16 is 2 * 2**24 B; nvfp4 packs two elements in a byte
+    # 4096 x 4096 bf16 is 2 * 2**24 B; fp4 packs two in a byte; nvfp4 adds an 8-bit scale to 16 of them
     assert 4096 * 4096 * dtype("bf16").bytes_per_element == 2**25
-    assert dtype("nvfp4").bytes_per_element == 0.5
+    assert dtype("fp4").bytes_per_element == 0.5
+    assert dtype("nvfp4").bytes_per_element == 0.5 + 1 / 16
     assert dtype("tf32").bits == 32
     assert dtype("int8").accumulator == "int32"
     assert dtype("fp16").accumulators == ("fp32", "fp16")

@@ -15,6 +15,7 @@ def access_of(tiles_m, group, multicast_a=1, multicast_b=1):
         n=4096 * one,
         k=4096 * one,
         split=one,
+        batch=one,
         tile_m=128 * one,
         tile_n=128 * one,
         tile_k=64 * one,
@@ -110,7 +111,17 @@ def test_no_drift_no_loss(hw, altered):
     # further sharers merge too, but no more than all there are
     further = altered(hw, {"merging.loss_bulk": -0.2})
     assert shares_of(access_of(32, 8), further, bulk=True) == pytest.approx((1.0, 0.25 - 0.75 * 0.2))
-    assert shares_of(access_of(32, 8), altered(hw, {"merging.loss_bulk": -1.0}), bulk=True) == (1.0, 0.0)
+    # each tile is looked up once: 32 rows of tiles ask for B, 4096 / 128 columns for A
+    assert shares_of(access_of(32, 8), altered(hw, {"merging.loss_bulk": -1.0}), bulk=True) == (1.0, 1 / 32)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_who_asks_alone_merges_with_nobody(hw, in_order):
+    # one row of tiles: nobody else asks for a tile of B
+    access = access_of(1, 8)
+    found = lookup_shares(access, in_order, True, np.ones(1), np.ones(1), hw)
+    assert (found.b, found.merged_b) == (1.0, 1.0)
+    assert found.a < 1
 
 
 @pytest.mark.parametrize("name", ["requests_async", "loss_one_cta_start", "loss_many_ctas_elements"])

@@ -54,10 +54,12 @@ def test_pointer_kernel_with_a_tail(hw):
         {
             "start": 1000,
             "prologue": 500 + 327.68,
-            "full rounds": 16 * ring,
+            # as if waves were fractions: 1.1 rounds of tensor work, and what the ring takes beyond it
+            "k-steps": 1.1 * 16 * tensor,
+            "fill": 1.1 * 16 * (ring - tensor),
+            # 20 CTAs, one an SM: 261 ns of tensor work, (500 + 327.68) / 2 for the ring; a tenth of a round is counted
+            "tail": 16 * 413.84 - 0.1 * 16 * ring,
             "clock": 16 * (slowed - ring),
-            # 20 CTAs, one an SM: 261 ns of tensor work, (500 + 327.68) / 2 for the ring
-            "tail round": 16 * 413.84,
             # 400 ns, both tiles' 32 KiB at 50 B/ns, and the next fill waits 350 ns for DRAM
             "between rounds": 400 + 2 * 655.36 + 350,
             # 100 ns and 32 KiB at the 80 B/ns of an SM: 20 SMs could have 250 each
@@ -80,20 +82,23 @@ def test_full_rounds_and_tail_wait_for_their_own_reads(hw, altered):
     # at 10 B/ns DRAM binds both
     slow = altered(hw, {"dram.bandwidth_read_bytes_per_s": 1e10})
     late = predict(Gemm(2560, 1408, 1024), config, hardware=slow, cache="cold", clock="burst")
-    assert late.terms["tail round"] / NS == pytest.approx(new_in_tail / 10, rel=1e-6)
-    assert late.terms["full rounds"] / NS == pytest.approx((estimate.dram_read_bytes - new_in_tail) / 10, rel=1e-6)
+    full = (estimate.dram_read_bytes - new_in_tail) / 10
+    assert late.period_s["dram"] / NS == pytest.approx(full / 16, rel=1e-6)
+    assert late.terms["tail"] / NS == pytest.approx(new_in_tail / 10 - 0.1 * full, rel=1e-6)
+    loop = ("k-steps", "instruction chain", "fill", "L2", "merging", "DRAM", "tail", "clock")
+    assert sum(late.terms[name] for name in loop) / NS == pytest.approx(estimate.dram_read_bytes / 10, rel=1e-6)
 
 
-def test_rows_outside_hold_up_an_in_order_launch_of_one_round(hw):
-    # 1250 x 1280 x 512: the last row of tiles sticks out by 30 rows of A, at 3 ns a row; with 256 rows of half a ns that
-    # is what the copy engine needs
+def test_rows_outside_hold_up_the_copy_engine(hw):
+    # 1250 x 1280 x 512: the last row of 10 tiles sticks out by 30 rows of A, at 2 ns a row; with 256 rows of half a ns
+    # that is what the copy engine needs
     config = GemmConfig(128, 128, 64, stages=3, kernel="tma_persistent")
     ragged = predict(Gemm(1250, 1280, 512), config, hardware=hw, cache="cold")
-    assert ragged.period_s["tma"] / NS == pytest.approx(128 + 90)
-    # not with a second round, and not where a warp loads ahead
-    assert predict(Gemm(2530, 1280, 512), config, hardware=hw).period_s["tma"] / NS == pytest.approx(128)
+    assert ragged.period_s["tma"] / NS == pytest.approx(128 + 60)
+    # two rounds: 5 of 10 such tiles at once, one of the two tiles of the busiest SM
+    assert predict(Gemm(2530, 1280, 512), config, hardware=hw).period_s["tma"] / NS == pytest.approx(128 + 15)
     ahead = GemmConfig(128, 128, 64, stages=3)
-    assert predict(Gemm(1250, 1280, 512), ahead, hardware=hw).period_s["tma"] / NS == pytest.approx(128)
+    assert predict(Gemm(1250, 1280, 512), ahead, hardware=hw).period_s["tma"] / NS == pytest.approx(128 + 60)
 
 
 def test_bulk_kernel_of_one_round(hw):
@@ -120,11 +125,11 @@ def test_bulk_kernel_of_one_round(hw):
     assert estimate.clock_hz == pytest.approx(2e9 / slow)
     # Three descriptors take 2 us; the last store's 32 KiB go at the chip's 5 B/ps over 100 SMs.
     ends = {"start": 1000, "descriptors": 2000, "epilogue": 100 + 655.36}
-    check(estimate, ends | {"prologue": 500 + 256, "full rounds": 8 * 378})
+    check(estimate, ends | {"prologue": 500 + 256, "k-steps": 8 * 261, "fill": 8 * (378 - 261)})
     # Operands in L2: no DRAM, 350 ns less to wait. Tensor cores bind, at the power of what is left.
     resident = predict(problem, config, hardware=hw, resident={"a": 1.0, "b": 1.0})
     slow = ((100 + (flop * 0.5e-12 + stage * 10e-12) / 261e-9) / 400) ** 0.5
-    check(resident, ends | {"prologue": 150 + 256, "full rounds": 8 * 261, "clock": 8 * 261 * (slow - 1)})
+    check(resident, ends | {"prologue": 150 + 256, "k-steps": 8 * 261, "clock": 8 * 261 * (slow - 1)})
 
 
 def test_specialised_kernel_with_a_split(hw):
@@ -160,7 +165,9 @@ def test_specialised_kernel_with_a_split(hw):
         {
             "start": 500,
             "prologue": 884,
-            "tail round": 16 * 542,
+            # a sixth of a round of 96 CTAs, which takes as long as a whole one
+            "k-steps": 16 * 542 / 6,
+            "tail": 16 * 542 * 5 / 6,
             # 750 ns, and 128 KiB of fp32 at 80 B/ns
             "epilogue": 750 + 1638.4,
             # a kernel of its own, and 4 parts of 4 B read and 2 B written for each of 256 * 512 at 4 B/ps
@@ -187,8 +194,8 @@ def test_specialised_kernel_of_several_rounds_and_a_tail(hw):
         {
             "start": 500,
             "prologue": 150 + 384,
-            "full rounds": 4 * 542,
-            "tail round": 4 * 542,
+            "k-steps": 1.3 * 4 * 542,
+            "tail": 0.7 * 4 * 542,
             # the full chip alone draws too much
             "clock": 4 * 542 * (slow - 1),
             # 250 ns, and 64 KiB at 100 B/ns
@@ -241,7 +248,6 @@ def test_bounds_that_do_not_exist_are_left_out(hw):
 @pytest.mark.parametrize(
     ("name", "config"),
     [
-        ("clock.tensor_hz", GemmConfig(128, 128, 64, stages=3)),
         ("dram.bandwidth_read_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
         ("dram.bandwidth_write_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),
         ("l2.lookup_bytes_per_s", GemmConfig(128, 128, 64, stages=3)),

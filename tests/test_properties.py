@@ -79,7 +79,8 @@ def test_bytes_are_conserved_between_levels(gpu, problem, config, situation):
 def test_terms_sum_to_the_time(gpu, problem, config, situation):
     estimate = priced(problem, config, gpu, **situation)
     assert sum(estimate.terms.values()) == pytest.approx(estimate.seconds, abs=1e-12, rel=1e-12)
-    assert min(estimate.terms.values()) >= 0
+    # a chip full of CTAs may merge more or read more than its tail does: only these two may give back
+    assert all(seconds >= -1e-15 for name, seconds in estimate.terms.items() if name not in ("merging", "tail"))
 
 
 @given(problems, configs, situations)

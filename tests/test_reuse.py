@@ -18,6 +18,7 @@ def access_of(m, n, k, tile_m, tile_n, group, split=1):
     return Access(
         **{name: one * value for name, value in sizes.items()},
         tile_k=one * 64,
+        batch=one,
         element_bytes=2 * one,
         output_bytes=2 * one,
         multicast_a=one,
@@ -114,7 +115,7 @@ def test_a_batch_is_its_configurations():
     grids = [(300, 200, 16, 16, 8, 7), (1, 1, 64, 64, 1, 132), (5000, 3000, 64, 48, 40, 11), (64, 9999, 64, 16, 3, 50)]
     one = np.ones(4)
     m, n, tile_m, tile_n, group, slots = (np.array(column, dtype=float) for column in zip(*grids, strict=True))
-    batch = Access(m, n, 32 * one, one, tile_m, tile_n, 64 * one, 2 * one, 2 * one, group, one, one)
+    batch = Access(m, n, 32 * one, one, one, tile_m, tile_n, 64 * one, 2 * one, 2 * one, group, one, one)
     together = lockstep_touched(batch, slots)
     for row, grid in enumerate(grids):
         alone = lockstep_touched(access_of(*grid[:2], 32, *grid[2:5]), np.array([float(grid[5])]))
@@ -147,7 +148,7 @@ def test_drawn_waves_stand_for_all(tiles_m, tiles_n, slots, group, monkeypatch):
 
 def test_huge_launches_are_cheap():
     one = np.ones(200)
-    access = Access(*(2.0**31 * one,) * 3, one, *(16 * one,) * 3, 2 * one, 2 * one, 8 * one, one, one)
+    access = Access(*(2.0**31 * one,) * 3, one, one, *(16 * one,) * 3, 2 * one, 2 * one, 8 * one, one, one)
     start = time.perf_counter()
     touched = lockstep_touched(access, 132 * one)
     assert time.perf_counter() - start < 2

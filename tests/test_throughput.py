@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilesight.cost.merging import LookupShares
-from tilesight.cost.throughput import mma_sync_step_cycles, outside_rows_s, step_costs, wgmma_cycles
+from tilesight.cost.throughput import instruction_cycles, outside_rows_s, register_step_cycles, step_costs
 from tilesight.errors import UnsupportedError
 from tilesight.kernels.gemm import gemm_plan
 from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig
@@ -15,7 +15,7 @@ def plan_of(problem, config):
 
 
 def costs_of(problem, config, hardware, share_a=1.0, share_b=1.0, resident=0.0):
-    shares = LookupShares(np.array([share_a]), np.array([share_b]))
+    shares = LookupShares(*np.array([[share_a], [share_b]] * 2))
     return step_costs(plan_of(problem, config), shares, np.array([resident]), hardware)
 
 
@@ -35,8 +35,10 @@ LARGE = Gemm(4096, 4096, 4096)
         (256, 8192, 1, 128),
     ],
 )
-def test_wgmma_by_hand(n, rate, operand, cycles):
-    assert wgmma_cycles(np.array([float(n)]), float(rate), 128.0, np.array(float(operand))) == cycles
+def test_an_instruction_by_hand(n, rate, operand, cycles):
+    rows, depth = np.array(64.0), np.array(32.0 / operand)
+    found = instruction_cycles(rows, np.array([float(n)]), depth, float(rate), 128.0, np.array(float(operand)))
+    assert found == cycles
 
 
 def test_tensor_time_of_a_step_by_hand(hw):
@@ -66,12 +68,13 @@ def test_chain_of_a_step(hw):
 
 def test_mma_sync_by_hand(hw):
     # 32x64x64 on 4 warps (2 x 2): each k-step reads (32 * 2 + 64 * 2) * 128 B and writes (32 + 64) * 128 B of shared
-    # memory, 36864 B at 128 = 288 cycles; its 2 * 32 * 64 * 64 flop at half of 4096 a cycle would take 128
+    # memory, 36864 B at 128 = 288 cycles, and 10 more as any in-order step; its 2 * 32 * 64 * 64 flop at half of 4096 a
+    # cycle would take 128
     config = GemmConfig(32, 64, 64, stages=3, warps=4, kernel="cp_async")
-    assert costs_of(LARGE, config, hw).tensor_cycles == 288
+    assert costs_of(LARGE, config, hw).tensor_cycles == 298
     # one warp: it reads each operand once: (32 + 64) * 128 * 2 B at 128 = 192
     one = GemmConfig(32, 64, 64, stages=3, warps=1, kernel="cp_async")
-    assert mma_sync_step_cycles(plan_of(LARGE, one), hw) == 192
+    assert register_step_cycles(plan_of(LARGE, one), hw) == 192
 
 
 def test_lookups_by_hand(hw):
@@ -127,13 +130,24 @@ def test_pointer_loads_of_unaligned_rows_by_hand(hw):
 
 
 def test_rows_outside_the_matrix_by_hand(hw):
-    # m = 4000: 32 tiles of 128 stick out by 96 rows, one box of 64 elements deep; n = 4000: 16 tiles of 256 by 96
-    # elements, one whole box of 64 of them, tile_k = 64 rows each; 3 ns a row
-    assert outside_rows_s(plan_of(Gemm(4000, 4096, 4096), BULK), hw) == pytest.approx(96 * 3e-9)
-    assert outside_rows_s(plan_of(Gemm(4096, 4000, 4096), BULK), hw) == pytest.approx(64 * 3e-9)
-    assert outside_rows_s(plan_of(Gemm(4096, 4064, 4096), BULK), hw) == 0
-    assert outside_rows_s(plan_of(LARGE, BULK), hw) == 0
-    assert outside_rows_s(plan_of(Gemm(4000, 4000, 4096), POINTER), hw) == 0
+    def outside(problem, config=BULK, in_flight=100.0):
+        return float(outside_rows_s(plan_of(problem, config), np.array([in_flight]), hw)[0])
+
+    # 1250 x 1280: 10 x 5 tiles of 128x256 at once. The 5 of the last row stick out by 30 rows, one box of 64 elements
+    # deep, and share 5 rows a ns: 1 ns a row
+    assert outside(Gemm(1250, 1280, 4096)) == pytest.approx(30 * 1e-9)
+    # of 1184 columns the last of 5 x 256 has 96 more, one whole box of 64, tile_k = 64 rows of it in 10 tiles: 2 ns each
+    assert outside(Gemm(1280, 1184, 4096)) == pytest.approx(64 * 2e-9)
+    # both: 14 tiles, the corner once; it has 30 + 64 rows at 2.8 ns
+    assert outside(Gemm(1250, 1184, 4096)) == pytest.approx(94 * 2.8e-9)
+    # 6 ns at most: 40 x 1 tiles share 8 ns
+    assert outside(Gemm(5120, 160, 4096)) == pytest.approx(64 * 6e-9)
+    # half a ns, as of rows inside, at least: one tile alone
+    assert outside(Gemm(100, 256, 4096)) == pytest.approx(28 * 0.5e-9)
+    # 16 x 16 tiles on 100 slots: 1 in 16 sticks out, 6.25 at once take 1.25 ns; 2.56 waves have one on the busiest SM
+    assert outside(Gemm(2020, 4096, 4096)) == pytest.approx(28 * 1.25e-9 / 2.56)
+    assert outside(Gemm(4096, 4064, 4096)) == outside(LARGE) == 0
+    assert outside(Gemm(4000, 4000, 4096), POINTER) == 0
 
 
 def test_scalar_loads_by_hand(hw):

@@ -25,23 +25,37 @@ class DType:
         Names of the formats in which products of this one are summed, the usual one first.
     aliases
         Other accepted names, in lower case.
+    scale_block
+        Elements that share one 8-bit scale, for block-scaled formats; None for plain ones.
+    plain
+        The format of the elements themselves, whose tensor rate applies; None for plain formats.
+    output
+        Format in which libraries store products of this one; None: the same.
     """
 
     name: str
     bits: int
     accumulators: tuple[str, ...]
     aliases: tuple[str, ...] = ()
+    scale_block: int | None = None
+    plain: str | None = None
+    output: str | None = None
 
     @property
     def bytes_per_element(self) -> float:
-        """Width in bytes; 0.5 for 4-bit formats.
+        """Width in bytes, the share of a block's scale included; 0.5 for 4-bit formats.
 
         Examples
         --------
-        >>> dtype("bf16").bytes_per_element, dtype("fp4").bytes_per_element
-        (2.0, 0.5)
+        >>> dtype("bf16").bytes_per_element, dtype("fp4").bytes_per_element, dtype("nvfp4").bytes_per_element
+        (2.0, 0.5, 0.5625)
         """
-        return self.bits / 8
+        return self.bits / 8 + (1 / self.scale_block if self.scale_block else 0.0)
+
+    @property
+    def rate_name(self) -> str:
+        """The format under which profiles list the tensor rate."""
+        return self.plain or self.name
 
     @property
     def accumulator(self) -> str:
@@ -55,15 +69,18 @@ class DType:
 _TABLE = (
     DType("fp64", 64, ("fp64",), ("float64", "double", "f64")),
     DType("fp32", 32, ("fp32",), ("float32", "float", "f32")),
-    DType("tf32", 32, ("fp32",), ("tensorfloat32",)),
+    DType("tf32", 32, ("fp32",), ("tensorfloat32",), output="fp32"),
     DType("bf16", 16, ("fp32",), ("bfloat16",)),
     DType("fp16", 16, ("fp32", "fp16"), ("float16", "half", "f16")),
-    DType("fp8", 8, ("fp32", "fp16"), ("fp8_e4m3", "e4m3", "float8_e4m3fn", "fp8e4m3")),
-    DType("fp8_e5m2", 8, ("fp32", "fp16"), ("e5m2", "float8_e5m2", "fp8e5m2")),
-    DType("fp6", 6, ("fp32",), ("fp6_e2m3", "e2m3", "fp6_e3m2", "e3m2")),
-    DType("fp4", 4, ("fp32",), ("fp4_e2m1", "e2m1", "nvfp4", "mxfp4", "float4_e2m1fn")),
+    DType("fp8", 8, ("fp32", "fp16"), ("fp8_e4m3", "e4m3", "float8_e4m3fn", "fp8e4m3"), output="bf16"),
+    DType("fp8_e5m2", 8, ("fp32", "fp16"), ("e5m2", "float8_e5m2", "fp8e5m2"), output="bf16"),
+    DType("mxfp8", 8, ("fp32",), (), 32, "fp8", "bf16"),
+    DType("fp6", 6, ("fp32",), ("fp6_e2m3", "e2m3", "fp6_e3m2", "e3m2"), output="bf16"),
+    DType("fp4", 4, ("fp32",), ("fp4_e2m1", "e2m1", "float4_e2m1fn"), output="bf16"),
+    DType("mxfp4", 4, ("fp32",), (), 32, "fp4", "bf16"),
+    DType("nvfp4", 4, ("fp32",), (), 16, "fp4", "bf16"),
     DType("int32", 32, ("int32",), ("i32", "s32")),
-    DType("int8", 8, ("int32",), ("i8", "s8", "u8", "uint8")),
+    DType("int8", 8, ("int32",), ("i8", "s8", "u8", "uint8"), output="int32"),
     DType("int4", 4, ("int32",), ("i4", "s4")),
 )
 

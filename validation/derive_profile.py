@@ -187,16 +187,20 @@ def pitches(boost_hz: float) -> dict[str, float]:
 
     for power, pitch in ((32, 528), (64, 544)):  # elements: 1056 and 1088 bytes
         found[f"fill.row_{power}_s"] = (step_s(pitch) - 64 * found["fill.row_128_s"]) / 256
-    outside = []
-    sizes = Record("triton_ragged").pick(bench="ragged_pitch", tile_m=64, tile_n=256, pitch_b=512)
-    for n in (320, 384):  # the second tile has 64 or 128 of 256 columns inside
-        rows = sizes.pick(n=n)
+    sizes = Record("triton_outside").pick(bench="outside_b", tile_m=64, tile_n=256)
+    shared = []
+    for m, n in ((40 * 64, 320), (40 * 64, 384), (66 * 64, 320), (66 * 64, 384), (132 * 64, 64)):
+        rows = sizes.pick(m=m, n=n)
         order = np.argsort(rows.column("k"))
         (short, long), (few, many) = rows.column("time_s")[order][[0, -1]], rows.column("k")[order][[0, -1]] / 64
-        inside = 64 + (n - 256)
-        rows_outside = 512 - n
-        outside.append(((long - short) / (many - few) - inside * found["fill.row_128_s"]) / rows_outside)
-    found["fill.row_outside_s"] = float(np.mean(outside))
+        rows_outside = -n % 256
+        inside = 64 + 256 - rows_outside
+        row_s = ((long - short) / (many - few) - inside * found["fill.row_128_s"]) / rows_outside
+        if m == 132 * 64:
+            found["fill.row_outside_s"] = row_s  # all SMs at once
+        else:
+            shared.append(m / 64 / row_s)
+    found["fill.rows_outside_per_s"] = float(np.mean(shared))
     odd = Record("triton_unaligned").pick(kernel="tma")
     steps = odd.column("k") / odd.column("tile_k") * np.ceil(odd.column("tiles") / 132)
     both = np.array([int(row["k"]) % 16 == 8 and int(row["n"]) % 16 == 8 for row in odd.rows])
@@ -227,6 +231,20 @@ def specialized_loop(tensor_hz: float) -> dict[str, float]:
         "loop.step_specialized_cycles": max(float(np.median(extra)), 0.0),
         "epilogue.specialized_fixed_s": float(fixed) / tensor_hz,
         "epilogue.specialized_bytes_per_s": tensor_hz / float(slope),
+    }
+
+
+def register_loop() -> dict[str, float]:
+    """Rate of mma.sync with two CTAs an SM, and the time of a k16 that one CTA alone can't go below."""
+    rows = Record("mma_sync_loop").pick(order="free", sms=132)
+    alone: dict[tuple[str, str], float] = {}
+    for row in rows.pick(ctas_per_sm=1).rows:
+        tile = (row["tile_m"], row["tile_n"])
+        if float(row["tile_m"]) * float(row["tile_n"]) >= 2048:  # four instructions a warp and more
+            alone[tile] = min(alone.get(tile, np.inf), float(row["cycles_per_k16"]))
+    return {
+        "loop.mma_sync_rate_share": float(rows.column("mma_flop_per_cycle").max()) / 4096,
+        "loop.chain_registers_k16_cycles": float(np.median(list(alone.values()))),
     }
 
 
@@ -356,7 +374,7 @@ def measured() -> dict[str, tuple[float, dict[str, object]]]:
         {"power.idle_w": float(np.median(Record("power_clock").pick(row="summary").column("idle_power_w")[:5]))},
         "power_clock",
     )
-    take(pitches(boost), ["stage_fill", "triton_ragged", "triton_unaligned"])
+    take(pitches(boost), ["stage_fill", "triton_ragged", "triton_outside", "triton_unaligned"])
     take(scalar_loads(), "triton_unaligned", note="median over tiles and warps; they spread by half")
     take(specialized_loop(found["clock.tensor_hz"][0]), "ws_gemm")
     take(unaligned_share(), "triton_ragged", note="64x256 tiles, 3 stages, rows of B at a pitch of 32 or 64 bytes")
@@ -366,8 +384,10 @@ def measured() -> dict[str, tuple[float, dict[str, object]]]:
         note="4 neighbours look up 0.36 of what they ask, 2 look up 0.50",
     )
     take(merging(), "triton_lookups", "fitted")
-    loops = Record("mma_sync_loop").pick(sms=132)
-    take({"loop.mma_sync_rate_share": float(np.median(loops.column("mma_flop_per_cycle"))) / 4096}, "mma_sync_loop")
+    take(register_loop(), "mma_sync_loop", note="ldmatrix and mma.sync m16n8k16 from shared memory, 4 warps")
+    ring = Record("dram_read").pick(method="bulk", ctas_per_sm=1, chunk_bytes=16384, stages=6)
+    share = marginal_rate(ring) / found["dram.bandwidth_read_bytes_per_s"][0]
+    take({"dram.tiles_read_share": share}, "dram_read", note="bulk copies of 16 KiB, ring of 6")
     take(launches(), ["vendor_gemm", "launch_overhead", "dirty_lines", "stage_fill"])
     take(tensor_rates(), "power_gemm", note="our 128x256x64 product of 6144 x 8448 x 9216, random normal data")
     take(reduction(), "launch_reduction", note="fp32 partial sums read from L2 by the second kernel")

@@ -1,7 +1,7 @@
 """A profile in the making: numbers with their sources, rates that published tables reach, copies of measured numbers.
 
-What nobody published is copied from the measured GPU: times by the SM clock, rates of an SM by the SM clock, rates of L2
-and DRAM by those of L2 and DRAM, cycles and shares as they are.
+What nobody published is copied from the measured GPU: times of stores and rounds by the SM clock, rates of an SM by the
+SM clock, rates of L2 and DRAM by those of L2 and DRAM; latencies, launch times, cycles and shares as they are.
 """
 
 from __future__ import annotations
@@ -151,15 +151,17 @@ def _copied(name: str, value: float, draft: Draft, measured: Profile) -> Iterato
         yield value if halves else float(key == "requests_async"), "no merging of requests in flight is known"
     elif name == "l2.copies_one_reader" and draft.numbers["l2.partitions"] == 1:
         yield 1.0, "one partition keeps one copy"
-    elif table == "dram":
+    elif table == "dram" and key.endswith("_per_s"):
         reads = "dram.bandwidth_read_bytes_per_s"
         yield rounded(value * draft.numbers[reads] / measured.require(reads)), "by the read bandwidth"
     elif name in ("l2.store_bytes_per_s", "launch.reduction_bytes_per_s"):
         lookups = "l2.lookup_bytes_per_s"
         yield rounded(value * draft.numbers[lookups] / measured.require(lookups)), "by the lookup rate of L2"
-    elif key.endswith("_bytes_per_s"):
+    elif key.endswith("_per_s"):
         yield rounded(value * clock), f"by the SM clock, times {clock:.3f}"
-    elif key.endswith("_s") and key != "latency_dram_extra_s":
+    elif key.endswith("_s") and table in ("fill", "launch"):
+        yield value, "a time of L2, of memory or of the launch, as it is there"
+    elif key.endswith("_s"):
         yield rounded(value / clock), f"by the SM clock, over {clock:.3f}"
     else:
         yield value, "as it is there"

@@ -24,6 +24,7 @@ EXPERIMENTS = {  # in the order they run
     "rounds": (plans.points_rounds, "132 * resident * rounds tiles; warm"),
     "tails": (plans.points_tails, "partly filled last rounds; warm"),
     "ragged": (plans.points_ragged, "boxes partly outside the matrix; pitch of B varied alone; warm"),
+    "outside": (plans.points_outside, "few to many tiles at once that stick out of the matrix; warm"),
     "unaligned": (plans.points_unaligned, "row pitches of 8 mod 16 elements; warm"),
 }
 
@@ -35,20 +36,24 @@ def _compile(job: tuple) -> None:
     compile_only(config, stamped=stamped, sizes=sizes)
 
 
-def compile_jobs() -> list[tuple]:
-    """Every distinct (config, stamped, divisibility by 16 of the sizes) the experiments launch."""
+def compile_jobs(names: list[str]) -> list[tuple]:
+    """Every distinct (config, stamped, divisibility by 16 of the sizes) the named experiments launch.
+
+    All of them together bring those of the other scripts, which find the compiled kernels.
+    """
     jobs = {}
-    for make, _ in EXPERIMENTS.values():
-        for point in make():
+    for name in names:
+        for point in EXPERIMENTS[name][0]():
             m, n, k = point["m"], point["n"], point["k"]
             pitch = point.get("pitch_b") or n
             sizes = tuple(256 if size % 16 == 0 else 3400 for size in (m, n, k, k, pitch, n))
             for stamped in (False, True):
                 jobs[(point["config"], stamped, sizes)] = None
-    for config in plans.POWER_CONFIGS + plans.COLD_CONFIGS:
+    others = set(names) == set(EXPERIMENTS)
+    for config in plans.POWER_CONFIGS + plans.COLD_CONFIGS if others else ():
         for stamped in (False, True):
             jobs[(config, stamped, (256,) * 6)] = None
-    for point in plans.points_lookups():
+    for point in plans.points_lookups() if others else ():
         jobs[(point["config"], False, (256,) * 6)] = None
     return list(jobs)
 
@@ -78,7 +83,7 @@ def main() -> None:
     import triton_gemm
 
     with multiprocessing.get_context("fork").Pool(options.workers) as pool:
-        list(pool.imap_unordered(_compile, compile_jobs(), chunksize=2))
+        list(pool.imap_unordered(_compile, compile_jobs(options.only.split(",")), chunksize=2))
     print(f"compiled in {time.time() - begun:.1f} s", flush=True)
     problems = triton_gemm.check_all()
     print("\n".join(problems) or "all configurations agree with float64", f"({time.time() - begun:.1f} s)", flush=True)

@@ -229,6 +229,26 @@ def points_ragged() -> list[dict]:
     return points
 
 
+def points_outside() -> list[dict]:
+    """How many tiles stick out of B (or A) at once, by how much: one round, times against k."""
+    wide, tall, square = _configs("tma", "64x256x64 s4 w4", "256x128x64 s3 w8", "128x128x64 s4 w8")
+    points = []
+    for k in (448, 1856):
+        for edges in (6, 13, 27, 40, 66):
+            for n in (320, 384):
+                points.append(_point("outside_b", wide, edges * wide.tile_m, n, k))
+        points.append(_point("outside_b", wide, 13 * wide.tile_m, 512, k))
+        for edges in (13, 27):
+            points.append(_point("outside_a", tall, 320, edges * tall.tile_n, k))
+            points.append(_point("outside_a", tall, 512, edges * tall.tile_n, k))
+        for edges in (13, 40):
+            for n in (192, 256):
+                points.append(_point("outside_b", square, edges * square.tile_m, n, k))
+        for edges in (27, 132):  # every tile sticks out
+            points.append(_point("outside_b", wide, edges * wide.tile_m, 64, k))
+    return points
+
+
 def points_unaligned() -> list[dict]:
     """Row pitches of 8 mod 16 elements (k, n or both), beside 16- and 64-element multiples."""
     configs = _configs(

@@ -41,8 +41,15 @@ class Traffic:
     dirty_after_bytes: Counts
 
 
-READ_BY_ALL = 2.0
-"""Copies of a line in an L2 of two partitions when SMs on both sides read it."""
+def copies_of_line(hardware: Profile) -> tuple[float, float]:
+    """Copies that L2 keeps of a line that one SM reads, and of one that SMs all over the chip read.
+
+    A line homed in one partition is kept in each whose SMs read it; an L2 of one partition keeps one.
+    """
+    partitions = hardware.l2.partitions or 1
+    if partitions == 1:
+        return 1.0, 1.0
+    return hardware.require("l2.copies_one_reader"), float(partitions)
 
 
 def repeated_residency(held_bytes: Counts, hardware: Profile) -> Counts:
@@ -77,9 +84,9 @@ def held_bytes(access: Access, hardware: Profile) -> Counts:
     An operand that several CTAs read lives in both partitions; lines of one that a single row of CTAs reads are copied
     where the reader sits on the far side of their home. The output is written to its home.
     """
-    one = hardware.require("l2.copies_one_reader")
-    copies_a = np.where(access.tiles_n > 1, READ_BY_ALL, one)
-    copies_b = np.where(access.tiles_m > 1, READ_BY_ALL, one)
+    one, every = copies_of_line(hardware)
+    copies_a = np.where(access.tiles_n > 1, every, one)
+    copies_b = np.where(access.tiles_m > 1, every, one)
     return copies_a * access.a_bytes + copies_b * access.b_bytes + access.c_bytes
 
 
@@ -92,7 +99,7 @@ def traffic(
     resident: Mapping[str, NDArray[np.float64]] | None,
 ) -> Traffic:
     """Bytes per level of one launch, in lockstep; see the module's equations."""
-    touched: Touched = lockstep_touched(access, slots)
+    touched: Touched = lockstep_touched(access, slots, hardware.l2.partitions or 1)
     line = hardware.l2.line_bytes
     blocks = hardware.l2.capacity_bytes / line
     ways = int(hardware.require("l2.associativity"))

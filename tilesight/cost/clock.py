@@ -65,7 +65,7 @@ def demand_w(load: StepLoad, hardware: Profile) -> Counts:
     joule = hardware.require("power.energy_j_per_flop") * load.flop
     joule = joule + hardware.require("power.energy_j_per_l2_byte") * load.delivered_bytes
     joule = joule + hardware.require("power.energy_j_per_dram_byte") * load.dram_bytes
-    return hardware.require("power.static_w") + joule / load.cycles * hardware.require("clock.tensor_hz")
+    return hardware.require("power.static_w") + joule / load.cycles * tensor_hz(hardware)
 
 
 def slowdown(demand: Counts, limit_w: float, exponent: float) -> Counts:
@@ -81,16 +81,36 @@ def slowdown(demand: Counts, limit_w: float, exponent: float) -> Counts:
     return slowed
 
 
-def loaded_clock_hz(load: StepLoad, busy_s: NDArray[np.float64], hardware: Profile) -> Counts:
+def tensor_hz(hardware: Profile) -> float:
+    """SM clock while tensor cores work without a power limit: ``clock.tensor_hz``, the boost clock where it is unknown."""
+    return hardware.clock.tensor_hz or hardware.clock.boost_hz
+
+
+def loaded_clock_hz(load: StepLoad, dtype: str, busy_s: NDArray[np.float64], hardware: Profile) -> Counts:
     """SM clock while tensor cores bind, in Hz, shape (L,).
+
+    A profile without a law of power says at most which tensor rates were reached: then the clock is what keeps the load
+    within ``rate_burst_flop_per_s`` at once and ``rate_sustained_flop_per_s`` when it lasts, and the tensor clock where
+    it says neither.
 
     Parameters
     ----------
     load
         A k-step.
+    dtype
+        Format whose rates apply, by name.
     busy_s
         How long the GPU has been under this load, in seconds, scalar or shape (L,).
     """
+    full = tensor_hz(hardware)
+    if hardware.power.static_w is None:
+        rates = hardware.tensor[dtype]
+        reached = load.flop / load.cycles * full
+        burst, lasting = (
+            slowdown(reached, rate or np.inf, 1.0)
+            for rate in (rates.rate_burst_flop_per_s, rates.rate_sustained_flop_per_s)
+        )
+        return full / np.where(busy_s >= LASTING_S, np.maximum(burst, lasting), burst)
     demand = demand_w(load, hardware)
     burst = slowdown(demand, hardware.require("power.burst_w"), hardware.require("power.burst_exponent"))
     lasting = slowdown(demand, hardware.require("power.sustained_w"), hardware.require("power.sustained_exponent"))
@@ -99,4 +119,8 @@ def loaded_clock_hz(load: StepLoad, busy_s: NDArray[np.float64], hardware: Profi
         progress = np.clip(np.log(busy_s / start) / np.log(end / start), 0.0, 1.0)
     # the geometric mean of the two, weighted by progress
     slowed: Counts = burst ** (1.0 - progress) * np.maximum(lasting, burst) ** progress
-    return hardware.require("clock.tensor_hz") / slowed
+    return full / slowed
+
+
+LASTING_S = 0.1
+"""Load that a power limit has seen, on GPUs whose law of power is not known."""

@@ -22,10 +22,15 @@ from tilesight.plan.tile import Counts
 
 @dataclass(frozen=True)
 class LookupShares:
-    """Lookups / asked bytes, for the A and the B operand, shape (L,) each, in (0, 1]."""
+    """Lookups / asked bytes, for the A and the B operand, shape (L,) each, in (0, 1].
+
+    ``merged_a`` and ``merged_b`` are what they would be if drift ended no merging.
+    """
 
     a: Counts
     b: Counts
+    merged_a: Counts
+    merged_b: Counts
 
 
 def distinct_among_neighbours(sharers: Counts, size: Counts) -> Counts:
@@ -78,15 +83,29 @@ def lookup_shares(
     loss = merging_loss(access, bulk, ctas_per_sm, rounds, hardware)
     group = np.minimum(access.group, access.tiles_m)
 
+    # each tile is looked up once at least: by whom no other CTA asks with, alone
+    least_a, least_b = 1.0 / access.tiles_n, 1.0 / access.tiles_m
+
     def pulled(share: Counts) -> Counts:
-        return np.clip(share + (1.0 - share) * loss, 0.0, 1.0)
+        return share + (1.0 - share) * loss
+
+    def shares(a: Counts, b: Counts, merged_a: Counts, merged_b: Counts) -> LookupShares:
+        a, merged_a = (np.clip(share, least_a, 1.0) for share in (a, merged_a))
+        b, merged_b = (np.clip(share, least_b, 1.0) for share in (b, merged_b))
+        return LookupShares(a, b, merged_a, merged_b)
 
     if in_order:
         a = np.minimum(size, group) / size  # neighbours lie in different rows of tiles until the group ends
-        return LookupShares(pulled(a), pulled(distinct_among_neighbours(group, size)))
+        b = distinct_among_neighbours(group, size)
+        return shares(pulled(a), pulled(b), a, b)
     cluster = access.multicast_a * access.multicast_b
-    merged = pulled(1.0 / np.maximum(size / cluster, 1.0))  # of clusters whose requests can meet
-    return LookupShares(
-        np.where(access.multicast_a > 1, 1.0 / access.multicast_a, merged),
-        np.where(access.multicast_b > 1, 1.0 / access.multicast_b, merged),
+    met = 1.0 / np.maximum(size / cluster, 1.0)  # of clusters whose requests can meet
+    merged = pulled(met)
+    alone_a, alone_b = 1.0 / access.multicast_a, 1.0 / access.multicast_b
+    several_a, several_b = access.multicast_a > 1, access.multicast_b > 1
+    return shares(
+        np.where(several_a, alone_a, merged),
+        np.where(several_b, alone_b, merged),
+        np.where(several_a, alone_a, met),
+        np.where(several_b, alone_b, met),
     )

@@ -1,15 +1,18 @@
-"""From a plan to seconds: every term of a batch of launches, and one estimate of it.
+"""From a plan to seconds: every term of a batch of launches.
 
-    seconds = start + descriptors + prologue + k-steps + rounds + epilogue + reduction (+ DRAM floor, clock)
+    seconds = start + descriptors + preparation + prologue
+            + k-steps + instruction chain + fill + L2 + merging + copy engine + DRAM + tail + clock
+            + between rounds + epilogue + reduction (+ DRAM floor)
 
-- prologue: the fill of one stage;
-- k-steps: full rounds at the period of a full chip, then the tail at the period of the CTAs it has;
-- rounds: what each further tile of a slot pays beyond its k-steps (its epilogue and, unless loads run ahead, its
-  prologue), hidden in part by co-resident CTAs;
-- epilogue: the last tile's store; reduction: the second kernel of a split;
-- clock: what the fall of the clock under load adds; DRAM floor: what is left of DRAM time after all that overlaps.
+- preparation: kernels before this one, that transpose or quantise an operand; prologue: the fill of one stage;
+- k-steps: tensor time of all k-steps, as if waves were fractions; then what each further bound adds to the period, in
+  this order: the loop's own instructions, the ring, L2 lookups if neighbours merged all they could, what merging loses,
+  the copy engine, DRAM; then what the whole last round costs beyond its fraction (tail), and what the fall of the clock
+  under load adds;
+- between rounds: what each further tile of a slot pays beyond its k-steps; epilogue: the last tile's store; reduction:
+  the second kernel of a split; DRAM floor: what is left of DRAM time after all that overlaps.
 
-The period is the largest of tensor time, L2 lookups, DRAM per wave, ring and recurrence bounds.
+The period is the largest of tensor time, L2 lookups, DRAM per wave, copy engine, ring and recurrence bounds.
 """
 
 from collections.abc import Mapping
@@ -19,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.cost.cache import Traffic, traffic
-from tilesight.cost.clock import StepLoad, loaded_clock_hz
+from tilesight.cost.clock import StepLoad, loaded_clock_hz, tensor_hz
 from tilesight.cost.envelope import envelope
 from tilesight.cost.merging import LookupShares, lookup_shares
 from tilesight.cost.occupancy import Occupancy, Waves, occupancy, waves
@@ -34,16 +37,27 @@ from tilesight.resource import BusyTime
 BOUNDS = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue")
 """What a period can be bound by, in the order of ties."""
 
+LOOP_TERMS = {
+    "instruction chain": ("recurrence", "issue"),
+    "fill": ("ring",),
+    "L2": ("merged l2",),
+    "merging": ("l2",),
+    "copy engine": ("tma",),
+    "DRAM": ("dram",),
+}
+"""Bounds of the period by the term that says what they add to the ones before."""
 TERMS = (
     "start",
     "descriptors",
+    "preparation",
     "prologue",
-    "full rounds",
-    "tail round",
+    "k-steps",
+    *LOOP_TERMS,
+    "tail",
+    "clock",
     "between rounds",
     "epilogue",
     "reduction",
-    "clock",
     "dram floor",
 )
 """Named parts of ``seconds``; they sum to it."""
@@ -79,11 +93,11 @@ class Situation:
 class Period:
     """Steady period of one population (CTAs in flight) and its bounds, in seconds, shape (L,) each.
 
-    ``bounds`` hold at ``clock_hz``, the clock under this load; ``unloaded_s`` is the period at ``clock.tensor_hz``.
+    ``bounds`` hold at ``clock_hz``, the clock under this load, ``unloaded`` at the clock of tensor cores without one.
     """
 
     bounds: Mapping[str, Counts]
-    unloaded_s: Counts
+    unloaded: Mapping[str, Counts]
     clock_hz: Counts
 
     @property
@@ -91,6 +105,28 @@ class Period:
         """The largest bound, shape (L,)."""
         longest: Counts = np.max(np.stack([self.bounds[name] for name in BOUNDS]), axis=0)
         return longest
+
+    @property
+    def unloaded_s(self) -> Counts:
+        """The largest bound without load, shape (L,)."""
+        longest: Counts = np.max(np.stack([self.unloaded[name] for name in BOUNDS]), axis=0)
+        return longest
+
+    def parts_s(self) -> dict[str, Counts]:
+        """What each loop term adds to the unloaded period, in the order of ``LOOP_TERMS``, shape (L,) each.
+
+        Tensor time comes first; a term is the growth of the largest bound so far when its own are added. True lookups
+        take the place of those that full merging would leave, so that ``merging`` alone may be negative.
+        """
+        found: dict[str, Counts] = {}
+        counted, reached = self.unloaded["tensor"], self.unloaded["tensor"]
+        for term, names in LOOP_TERMS.items():
+            grown = np.max(np.stack([counted, *(self.unloaded[name] for name in names)]), axis=0)
+            found[term] = grown - reached
+            reached = grown
+            if term != "L2":
+                counted = grown
+        return found
 
     @property
     def binding(self) -> NDArray[np.intp]:
@@ -115,6 +151,8 @@ class Priced:
     costs: StepCosts
     full: Period
     tail: Period
+    full_s: Counts
+    tail_s: Counts
     roofline_s: Counts
 
 
@@ -153,21 +191,27 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     tail = _period(plan, costs, np.maximum(rounds.tail_per_sm, 1.0), tail_ctas, tail_reads, hardware, situation)
 
     full_steps, tail_steps = steps * rounds.full, np.where(has_tail, steps, 0.0)
-    slowed = full_steps * (full.seconds - full.unloaded_s) + tail_steps * (tail.seconds - tail.unloaded_s)
+    full_s, tail_s = full_steps * full.seconds, tail_steps * tail.seconds
+    all_steps = steps * rounds.waves
+    unloaded_s = full_steps * full.unloaded_s + tail_steps * tail.unloaded_s
+    between = _between_rounds_s(plan, rounds, costs, hardware)
+    between = np.where(plan.pingpong, np.maximum(between - full_s - tail_s, 0.0), between)
     terms = {
         "start": _start_s(plan, hardware) + np.zeros(len(plan)),
         "descriptors": _descriptor_s(plan, hardware),
+        "preparation": _earlier_s(plan, hardware),
         "prologue": costs.fill_s,
-        "full rounds": full_steps * full.unloaded_s,
-        "tail round": tail_steps * tail.unloaded_s,
-        "between rounds": _between_rounds_s(plan, rounds, costs, hardware),
-        "epilogue": _epilogue_s(plan, np.where(has_tail, rounds.tail, rounds.slots), hardware),
+        "k-steps": all_steps * full.unloaded["tensor"],
+        **{term: all_steps * value for term, value in full.parts_s().items()},
+        "tail": tail_steps * tail.unloaded_s - (all_steps - full_steps) * full.unloaded_s,
+        "clock": full_s + tail_s - unloaded_s,
+        "between rounds": between,
+        "epilogue": _epilogue_s(plan, np.where(has_tail, rounds.tail, rounds.slots), costs, hardware),
         "reduction": _reduction_s(plan, hardware),
-        "clock": slowed,
     }
-    before = terms["start"] + terms["descriptors"] + terms["prologue"]
+    before = terms["start"] + terms["descriptors"] + terms["preparation"] + terms["prologue"]
     after = terms["between rounds"] + terms["epilogue"] + terms["reduction"]
-    total = envelope(before, full_steps, full.seconds, tail_steps * tail.seconds + after)
+    total = envelope(before, full_steps, full.seconds, tail_s + after)
     floor = _dram_floor_s(plan, terms, moved, hardware, situation)
     terms["dram floor"] = np.maximum(floor - total, 0.0)
     tensor_s = full_steps * full.bounds["tensor"] + tail_steps * tail.bounds["tensor"]
@@ -179,7 +223,7 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
         busy_s=BusyTime.of(
             tensor=tensor_s,
             l2=moved.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
-            dram=moved.dram_read_bytes / hardware.require("dram.bandwidth_read_bytes_per_s")
+            dram=moved.dram_read_bytes / tiles_bytes_per_s(hardware)
             + moved.dram_write_bytes / hardware.require("dram.bandwidth_write_bytes_per_s"),
         ),
         occupancy=resident,
@@ -189,6 +233,8 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
         costs=costs,
         full=full,
         tail=tail,
+        full_s=full_s,
+        tail_s=tail_s,
         roofline_s=roofline_seconds(plan, np.broadcast_to(situation.busy_s, len(plan)), hardware),
     )
 
@@ -208,7 +254,7 @@ def _period(
     loop's own instructions), meets the limits. Where something else binds, less power is drawn and the clock is higher;
     what binds then does not go by it.
     """
-    tensor_hz = hardware.require("clock.tensor_hz")
+    clock_hz = tensor_hz(hardware)
     cycles = per_sm * costs.tensor_cycles
     flop = plan.demands["mma"].flop
     assert flop is not None  # every product multiplies
@@ -216,14 +262,13 @@ def _period(
     assert stage_bytes is not None  # and loads its operands
     clocked = np.maximum(np.maximum(cycles, costs.chain_cycles), per_sm * costs.issue_cycles)
     load = StepLoad(clocked, total * flop, total * stage_bytes, total * read_bytes)
-    clock = loaded_clock_hz(load, situation.busy_s, hardware)
+    clock = loaded_clock_hz(load, plan.dtype, situation.busy_s, hardware)
     fill = costs.fill_latency_s + per_sm * costs.fill_bytes_s
-    # a ragged tile holds up an in-order launch of one round; among many tiles, or loaded ahead, others make up for it
-    alone = (total >= plan.launch.tiles) & plan.in_order
-    outside = np.where(alone, outside_rows_s(plan, hardware), 0.0)
+    outside = outside_rows_s(plan, total, hardware)
     shared = {
         "l2": total * costs.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
-        "dram": load.dram_bytes / hardware.require("dram.bandwidth_read_bytes_per_s"),
+        "merged l2": total * costs.merged_bytes / hardware.require("l2.lookup_bytes_per_s"),
+        "dram": load.dram_bytes / tiles_bytes_per_s(hardware),
     }
 
     def bounds_at(hz: Counts) -> dict[str, Counts]:
@@ -239,8 +284,13 @@ def _period(
             **shared,
         }
 
-    unloaded = Period(bounds_at(np.full_like(cycles, tensor_hz)), cycles, clock).seconds
-    return Period(bounds_at(clock), unloaded, clock)
+    return Period(bounds_at(clock), bounds_at(np.full_like(cycles, clock_hz)), clock)
+
+
+def tiles_bytes_per_s(hardware: Profile) -> float:
+    """Rate at which tiles come from DRAM: a share of that of plain streams, all of it where the share is unknown."""
+    share = 1.0 if hardware.dram.tiles_read_share is None else hardware.dram.tiles_read_share
+    return hardware.require("dram.bandwidth_read_bytes_per_s") * share
 
 
 def _start_s(plan: Plan, hardware: Profile) -> float:
@@ -254,7 +304,15 @@ def _descriptor_s(plan: Plan, hardware: Profile) -> Counts:
     return np.where(built > 0, hardware.require("launch.descriptor_s"), 0.0)
 
 
-def _epilogue_s(plan: Plan, active: Counts, hardware: Profile) -> Counts:
+def _added_s(plan: Plan, costs: StepCosts, hardware: Profile) -> Counts:
+    """What an epilogue waits for that adds the old C or a bias: one fill of their bytes from one SM, shape (L,)."""
+    added = plan.demands["add"].global_bytes
+    if added is None or not np.any(added > 0):
+        return np.zeros(len(plan))
+    return np.where(added > 0, costs.fill_latency_s + added / hardware.require("fill.cp_async_bytes_per_s"), 0.0)
+
+
+def _epilogue_s(plan: Plan, active: Counts, costs: StepCosts, hardware: Profile) -> Counts:
     """Store of the last tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs), in seconds."""
     kind = "in_order" if plan.in_order else "specialized"
     tile_bytes = plan.demands["store"].global_bytes
@@ -262,24 +320,45 @@ def _epilogue_s(plan: Plan, active: Counts, hardware: Profile) -> Counts:
     sms = np.minimum(active, float(hardware.sm_count))
     own = hardware.require(f"epilogue.{kind}_bytes_per_s")
     chip = hardware.require("l2.store_bytes_per_s")
-    return hardware.require(f"epilogue.{kind}_fixed_s") + tile_bytes / np.minimum(own, chip / sms)
+    fixed = hardware.require(f"epilogue.{kind}_fixed_s")
+    return fixed + _added_s(plan, costs, hardware) + tile_bytes / np.minimum(own, chip / sms)
+
+
+ROUNDS_LIKE = {"tma": "cp_async"}
+"""Kernel families whose CTAs end and start as those of another."""
 
 
 def _between_rounds_s(plan: Plan, rounds: Waves, costs: StepCosts, hardware: Profile) -> Counts:
     """What each further round costs an SM beside its k-steps: fixed + the round's output bytes / rate.
 
-    Pointer kernels end a CTA and start another, so that nothing of it overlaps, and their first fill waits for DRAM
-    where operands do; persistent ones store while the next tile loads.
+    Kernels of one CTA a tile end it and start another, so that nothing of it overlaps, and their first fill waits for
+    DRAM where operands do; persistent ones store while the next tile loads.
     """
     further = np.maximum(rounds.rounds - 1, 0.0)
     kernel = plan.kernel.split(".")[1]
+    kind = ROUNDS_LIKE.get(kernel, kernel)
     tile_bytes = plan.demands["store"].global_bytes
     assert tile_bytes is not None
-    fixed = hardware.require(f"rounds.{kernel}_fixed_s")
-    each: Counts = fixed + rounds.per_sm * tile_bytes / hardware.require(f"rounds.{kernel}_bytes_per_s")
-    if kernel == "cp_async":
+    fixed = hardware.require(f"rounds.{kind}_fixed_s")
+    each: Counts = fixed + rounds.per_sm * tile_bytes / hardware.require(f"rounds.{kind}_bytes_per_s")
+    if kind == "cp_async":
         each = each + costs.fill_latency_s - hardware.require("fill.latency_l2_s")
-    return further * each
+    return further * (each + _added_s(plan, costs, hardware))
+
+
+def _earlier_s(plan: Plan, hardware: Profile) -> Counts:
+    """Kernels that transpose or quantise operands first: a launch each, and their bytes at the rate of a copy.
+
+    What fits in half of L2 is read from it and left in it, at the rate of partial sums.
+    """
+    kernels = plan.launch.earlier_kernels
+    if not np.any(kernels > 0):
+        return np.zeros(len(plan))
+    moved = plan.launch.earlier_bytes
+    slow = hardware.dram.bandwidth_sustained_bytes_per_s or hardware.require("dram.bandwidth_read_bytes_per_s")
+    fast = max(hardware.require("launch.reduction_bytes_per_s"), slow)
+    rate = np.where(moved <= hardware.l2.capacity_bytes / 2, fast, slow)
+    return kernels * hardware.require("launch.dependent_kernel_s") + moved / rate
 
 
 def _reduction_s(plan: Plan, hardware: Profile) -> Counts:
@@ -300,20 +379,23 @@ def _dram_floor_s(
     ``l2.dirty_evicted_share`` bytes a byte.
     """
     reads, writes = moved.dram_read_bytes, moved.dram_write_bytes
-    seconds = reads / hardware.require("dram.bandwidth_read_bytes_per_s")
+    seconds = reads / tiles_bytes_per_s(hardware)
     seconds = seconds + writes / hardware.require("dram.bandwidth_write_bytes_per_s")
     if situation.dirty_bytes > 0:
         evicted = hardware.require("l2.dirty_evicted_share") * (reads + plan.access.c_bytes)
         evicted = np.minimum(evicted, situation.dirty_bytes)
         seconds = seconds + evicted / hardware.require("dram.bandwidth_write_bytes_per_s")
-    return terms["start"] + terms["prologue"] + terms["reduction"] + seconds
+    added = plan.demands["add"].global_bytes
+    if added is not None and np.any(added):
+        old = plan.launch.tiles * added  # the old C is read once
+        seconds = seconds + old / hardware.require("dram.bandwidth_read_bytes_per_s") * (1.0 - moved.resident_share)
+    return terms["start"] + terms["preparation"] + terms["prologue"] + terms["reduction"] + seconds
 
 
 def binding_names(priced: Priced) -> list[str]:
     """What binds each launch: the bound of its longest part, or ``"start"`` / ``"dram"`` where the ends or the floor do."""
-    full_longer = priced.terms["full rounds"] >= priced.terms["tail round"]
-    loop = np.where(full_longer, priced.full.binding, priced.tail.binding)
-    loop_s = priced.terms["full rounds"] + priced.terms["tail round"] + priced.terms["clock"]
+    loop = np.where(priced.full_s >= priced.tail_s, priced.full.binding, priced.tail.binding)
+    loop_s = priced.full_s + priced.tail_s
     ends = priced.seconds - loop_s - priced.terms["dram floor"]
     names = [BOUNDS[i] for i in loop]
     return [

@@ -159,23 +159,24 @@ def _wave(access: Access, row: NDArray[np.int64], start: Counts, end: Counts) ->
     return _Wave(a_rows, b_rows, again * tile_m - again_last * ragged_m, np.where(head == 0, new, 0.0))
 
 
-def lockstep_touched(access: Access, slots: Counts) -> Touched:
+def lockstep_touched(access: Access, slots: Counts, partitions: int = 2) -> Touched:
     """Bytes each wave of ``slots`` tiles touches in raster order, if its CTAs advance along k together.
 
     The cost grows with waves, up to ``MAX_WAVES``, and not with tiles. A launch touches every operand byte a first
     time; whatever its waves read beyond that was read before. A split launch spreads its reads evenly over its tiles.
 
     Lines read from one side of the chip are held 1.5 times in an L2 of two partitions, those read from everywhere
-    twice; B tiles shared by at most 16 neighbours in launch order stay within one GPC.
+    twice; B tiles shared by at most 16 neighbours in launch order stay within one GPC. An L2 of one partition holds
+    each once.
     """
     columns = np.stack([slots, *(getattr(access, entry.name) for entry in fields(access))])
     # configurations that differ in stages or warps alone touch the same: each kind is walked once
     _, one_of, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
-    walked = _walk(access[one_of], slots[one_of])
+    walked = _walk(access[one_of], slots[one_of], float(partitions))
     return Touched(**{entry.name: getattr(walked, entry.name)[kind.ravel()] for entry in fields(walked)})
 
 
-def _walk(access: Access, slots: Counts) -> Touched:
+def _walk(access: Access, slots: Counts, copies_a: float) -> Touched:
     """:func:`lockstep_touched` of configurations that all differ."""
     tiles = access.tiles_m * access.tiles_n
     count = np.ceil(tiles / slots)
@@ -197,21 +198,24 @@ def _walk(access: Access, slots: Counts) -> Touched:
 
     row_bytes = access.k * access.element_bytes
     height = np.minimum(access.group, access.tiles_m)
-    copies_b = np.where((height > 1) & (height <= 16), 1.5, 2.0)
-    wave_output = (end - start) / tiles[row] * access.c_bytes[row]
-    touched = (2.0 * spans.a_rows + copies_b[row] * spans.b_rows) * row_bytes[row] + wave_output
-    group_pass = (2.0 * height * access.tile_m + copies_b * access.n) * row_bytes
+    copies_b = np.where((height > 1) & (height <= 16), (1.0 + copies_a) / 2.0, copies_a)
+    wave_output = (end - start) / tiles[row] * (access.c_bytes / access.batch)[row]
+    touched = (copies_a * spans.a_rows + copies_b[row] * spans.b_rows) * row_bytes[row] + wave_output
+    group_pass = (copies_a * height * access.tile_m + copies_b * access.n) * row_bytes
     group_output = height * access.tile_m * access.n * access.output_bytes
 
-    again_a = np.maximum(total(spans.a_rows) - access.m, 0.0) * row_bytes * access.split
-    again_b = np.maximum(total(spans.b_rows) - access.n, 0.0) * row_bytes * access.split
+    # no operand byte is asked for more often than there are tiles across; drawn waves may overshoot
+    again_rows_a = np.clip(total(spans.a_rows) - access.m, 0.0, (access.tiles_n - 1.0) * access.m)
+    again_rows_b = np.clip(total(spans.b_rows) - access.n, 0.0, (access.tiles_m - 1.0) * access.n)
+    again_a = again_rows_a * row_bytes * access.parts
+    again_b = again_rows_b * row_bytes * access.parts
     first = access.a_bytes + access.b_bytes
     last = np.cumsum(walked) - 1
     tail_again_a = spans.again_rows[last] * row_bytes
     tail_again_b = (spans.b_rows - spans.new_b_rows)[last] * row_bytes
     tail_first = (spans.a_rows - spans.again_rows + spans.new_b_rows)[last] * row_bytes
-    is_split = access.split > 1
-    share = (tiles * access.split) % slots / (tiles * access.split)
+    is_split = access.parts > 1
+    share = (tiles * access.parts) % slots / (tiles * access.parts)
     return Touched(
         first=first,
         again_a=again_a,

@@ -20,7 +20,12 @@ from tilesight.hardware.profile import Profile
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts
 
+FROM_SMEM = {"wgmma": True, "tcgen05": True, "mma_sync": False, "mfma": False}
+"""Whether matrix instructions read their operands from shared memory by themselves."""
+K16_BYTES = 32.0
 FULL_BOX_ROWS = 64.0
+WARP_GRIDS = (1.0, 2.0, 4.0, 8.0)
+LEAST_WARP_ROWS = 16.0
 BOX_ROW_BYTES = 128.0
 """Bytes of one row of a bulk-copy box: the swizzle width."""
 
@@ -30,7 +35,8 @@ class StepCosts:
     """What one k-step of one CTA costs; arrays of shape (L,).
 
     ``tensor_cycles`` and ``issue_cycles`` of its SM, ``chain_cycles`` that its own instructions take one after the
-    other, ``copy_s`` for which it holds the copy engine, ``lookup_bytes`` at L2, and the latency and transfer time of
+    other, ``copy_s`` for which it holds the copy engine, ``lookup_bytes`` at L2
+    (``merged_bytes`` if no merging were lost), and the latency and transfer time of
     filling one stage; co-resident CTAs share the rate of their SM.
     """
 
@@ -39,6 +45,7 @@ class StepCosts:
     issue_cycles: Counts
     copy_s: Counts
     lookup_bytes: Counts
+    merged_bytes: Counts
     fill_latency_s: Counts
     fill_bytes_s: Counts
 
@@ -48,35 +55,42 @@ class StepCosts:
         return self.fill_latency_s + self.fill_bytes_s
 
 
-def wgmma_cycles(n: Counts, flop_per_cycle: float, smem_bytes_per_cycle: float, operand_bytes: Counts) -> Counts:
-    """Cycles of one m64 x n instruction with both operands in shared memory, shape (L,).
+def instruction_cycles(
+    m: Counts, n: Counts, k: Counts, flop_per_cycle: float, smem_bytes_per_cycle: float, operand_bytes: Counts
+) -> Counts:
+    """Cycles of one m x n x k instruction with both operands in shared memory, shape (L,).
 
-    max(2 * 64 * n * k / rate, (64 + n) * k * bytes / shared-memory rate), k = 32 bytes of operand: the second term is
-    the read of A and B and binds below n = 64 for 16-bit types.
+    max(2 * m * n * k / rate, (m + n) * k * bytes / shared-memory rate): the second term is the read of A and B and
+    binds below n = 64 for 16-bit types of wgmma.
 
     Examples
     --------
     >>> import numpy as np
-    >>> wgmma_cycles(np.array([8.0, 64.0, 256.0]), 4096.0, 128.0, np.array(2.0))
+    >>> instruction_cycles(np.array(64.0), np.array([8.0, 64.0, 256.0]), np.array(16.0), 4096.0, 128.0, np.array(2.0))
     array([ 18.,  32., 128.])
     """
-    deep = 32.0 / operand_bytes
-    return np.maximum(2.0 * 64.0 * n * deep / flop_per_cycle, (64.0 + n) * deep * operand_bytes / smem_bytes_per_cycle)
+    return np.maximum(2.0 * m * n * k / flop_per_cycle, (m + n) * k * operand_bytes / smem_bytes_per_cycle)
 
 
-def mma_sync_step_cycles(plan: Plan, hardware: Profile) -> Counts:
-    """Cycles of one k-step through mma.sync: bound by ldmatrix and stage writes at the shared-memory port, shape (L,).
+def register_step_cycles(plan: Plan, hardware: Profile) -> Counts:
+    """Cycles of one k-step whose operands pass through registers, shape (L,).
 
-    Warps form a grid of at most tile_m / 16 rows; each k16 a warp row re-reads B and a warp column re-reads A.
+    The larger of the shared-memory port (ldmatrix reads and stage writes) and the instructions' rate. Warps form the
+    grid that reads least: each k a row of warps re-reads B and a column re-reads A.
     """
     access, port = plan.access, hardware.require("sm.smem_bandwidth_bytes_per_cycle")
-    warps = plan.launch.threads / 32.0
-    warps_m = np.minimum(np.minimum(2.0, warps), np.maximum(access.tile_m / 16.0, 1.0))
-    warps_n = warps / warps_m
-    reads = (access.tile_m * warps_n + access.tile_n * warps_m) * access.tile_k * access.element_bytes
-    writes = (access.tile_m + access.tile_n) * access.tile_k * access.element_bytes
-    rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm * hardware.require("loop.mma_sync_rate_share")
-    flop = 2.0 * access.tile_m * access.tile_n * access.tile_k
+    warps = plan.launch.threads / hardware.sm.warp_size
+    size = access.tile_k * access.element_bytes
+    reads = np.full_like(access.tile_m, np.inf)
+    for across in WARP_GRIDS:  # warps along m
+        fits = (across <= warps) & (access.tile_m >= LEAST_WARP_ROWS * across)
+        asked = (access.tile_m * warps / across + access.tile_n * across) * size
+        reads = np.where(fits | (across == 1), np.minimum(reads, asked), reads)
+    writes = (access.tile_m + access.tile_n) * size
+    share = hardware.require("loop.mma_sync_rate_share")
+    rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm * share
+    flop = plan.demands["mma"].flop
+    assert flop is not None  # every product multiplies
     return np.maximum((reads + writes) / port, flop / rate)
 
 
@@ -90,11 +104,15 @@ def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardwar
     loop_kind = "in_order" if plan.in_order else "specialized"
     rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm
     port = hardware.require("sm.smem_bandwidth_bytes_per_cycle")
-    tensor = matrix.count * wgmma_cycles(matrix.n, rate, port, matrix.operand_bytes)
+    from_smem = FROM_SMEM[matrix.instruction]
+    if from_smem:
+        one = instruction_cycles(matrix.m, matrix.n, matrix.k, rate, port, matrix.operand_bytes)
+        tensor = matrix.count * one
+    else:
+        tensor = register_step_cycles(plan, hardware)
+    if from_smem and np.any(plan.flags["small_rows"]):
+        tensor = np.where(plan.flags["small_rows"], register_step_cycles(plan, hardware), tensor)
     tensor = tensor + hardware.require(f"loop.step_{loop_kind}_cycles")
-    small = plan.flags["small_rows"]
-    if np.any(small):
-        tensor = np.where(small, mma_sync_step_cycles(plan, hardware), tensor)
 
     access = plan.access
     a_bytes = access.tile_m * access.tile_k * access.element_bytes
@@ -107,25 +125,39 @@ def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardwar
         chain_cycles=_chain_cycles(plan, hardware),
         issue_cycles=_scalar_cycles(plan, hardware),
         lookup_bytes=a_bytes * shares.a + b_bytes * shares.b,
+        merged_bytes=a_bytes * shares.merged_a + b_bytes * shares.merged_b,
         fill_latency_s=latency + (1.0 - resident_share) * extra,
         fill_bytes_s=transfer,
         copy_s=held,
     )
 
 
+LIKE = {"tma": "tma_persistent"}
+"""Kernel families whose loop is that of another."""
+
+
 def _chain_cycles(plan: Plan, hardware: Profile) -> Counts:
     """Least cycles of a k-step that the loop's own instructions take, shape (L,).
 
-    Specialised loops whose bulk copies have boxes of 64 rows and more are slower at it than those that split their
+    Operands that pass through registers are loaded and multiplied one after the other by each warp. Specialised loops
+    whose bulk copies have boxes of 64 rows and more are slower at it than those that split their
     boxes over a cluster.
     """
     family = plan.kernel.split(".")[1]
-    chain = np.full(len(plan), hardware.require(f"loop.chain_{family}_cycles"))
+    matrix = plan.demands["mma"].matrix
+    assert matrix is not None  # every product multiplies
+    chain = np.full(len(plan), hardware.require(f"loop.chain_{LIKE.get(family, family)}_cycles"))
+    access = plan.access
+    through_registers = plan.flags["small_rows"] | (not FROM_SMEM[matrix.instruction])
+    if np.any(through_registers):
+        deep = access.tile_k * access.element_bytes / K16_BYTES
+        slow = deep * hardware.require("loop.chain_registers_k16_cycles")
+        chain = np.where(through_registers, np.maximum(chain, slow), chain)
     if plan.in_order:
         return chain
-    access = plan.access
     rows = np.maximum(access.tile_m / access.multicast_a, access.tile_k / access.multicast_b)
-    return np.where(rows >= FULL_BOX_ROWS, hardware.require("loop.chain_full_box_cycles"), chain)
+    full = hardware.require("loop.chain_full_box_cycles")
+    return np.where(rows >= FULL_BOX_ROWS, np.maximum(chain, full), chain)
 
 
 def _transfer_s(plan: Plan, a_bytes: Counts, b_bytes: Counts, hardware: Profile) -> tuple[Counts, Counts]:
@@ -155,20 +187,29 @@ def _transfer_s(plan: Plan, a_bytes: Counts, b_bytes: Counts, hardware: Profile)
     return transfer, held
 
 
-def outside_rows_s(plan: Plan, hardware: Profile) -> Counts:
-    """Time for which rows outside the matrix hold the bulk-copy engine, in the most ragged tile, shape (L,).
+def outside_rows_s(plan: Plan, in_flight: Counts, hardware: Profile) -> Counts:
+    """Time a tile for which rows outside the matrix hold the bulk-copy engine of the busiest SM, shape (L,).
 
     A tile that sticks out of A has whole rows outside, one that sticks out of B whole boxes of 128 bytes, tile_k rows
-    each. Other loads have none.
+    each; other loads have none. All such tiles of the ``in_flight`` CTAs share the rate ``fill.rows_outside_per_s``,
+    each has ``fill.row_outside_s`` a row at worst and the time of a row inside at best. The busiest SM has
+    ceil(share of such tiles * waves) of them in all its waves.
     """
     access = plan.access
     if plan.demands["load"].engine != "tma":
         return np.zeros(len(plan))
     box = BOX_ROW_BYTES / access.element_bytes
-    rows_out = access.tiles_m * access.tile_m - access.m
-    boxes_out = np.floor((access.tiles_n * access.tile_n - access.n) / box)
-    deep = np.ceil(access.tile_k / box)
-    return (rows_out * deep + boxes_out * access.tile_k) * hardware.require("fill.row_outside_s")
+    rows_a = (access.tiles_m * access.tile_m - access.m) * np.ceil(access.tile_k / box)
+    rows_b = np.floor((access.tiles_n * access.tile_n - access.n) / box) * access.tile_k
+    if not np.any(rows_a + rows_b):
+        return np.zeros(len(plan))
+    ragged = (rows_a > 0) * access.tiles_n + (rows_b > 0) * access.tiles_m - (rows_a > 0) * (rows_b > 0)
+    share = ragged / (access.tiles_m * access.tiles_n)
+    at_once = share * np.minimum(in_flight, plan.launch.tiles)
+    least, most = hardware.require("fill.row_128_s"), hardware.require("fill.row_outside_s")
+    row_s = np.clip(at_once / hardware.require("fill.rows_outside_per_s"), least, max(least, most))
+    further = np.maximum(plan.launch.tiles / in_flight, 1.0)
+    return (rows_a + rows_b) * row_s * np.minimum(np.ceil(share * further - 1e-9) / further, 1.0)
 
 
 def _scalar_cycles(plan: Plan, hardware: Profile) -> Counts:

@@ -1,11 +1,11 @@
-"""Hopper GEMM: the plan of a tiled product in its three forms.
+"""Matrix products: the plan of a tiled product in its forms, on any matrix instructions.
 
 One loop body serves them all:
 
     issue   the loop's own instructions: waits, barriers, addresses, one iteration after the other
     load    fill one ring slot with an A and a B tile      (cp.async or TMA)
     wait    the slot's barrier
-    mma     tile_k / 16 instructions deep, one m64 x n strip after another
+    mma     instructions one strip of the tile after another, tile_k deep
 
 Iterations count the step whose operands are meant. A slot is free once its product is done: ``mma -> load`` spans S
 iterations. A specialised producer runs ahead by itself and waits for nothing else. An in-order loop waits for step i,
@@ -23,10 +23,10 @@ from tilesight.kernels.gemm_config import KERNELS, GemmColumns
 from tilesight.kernels.gemm_legal import (
     ACCUMULATOR_BYTES,
     CP_ASYNC,
+    TMA,
     TMA_PERSISTENT,
     WARP_SPECIALIZED,
-    WGMMA_MAX_N,
-    WGMMA_ROWS,
+    falls_back,
     instruction_columns,
     instruction_rows,
     pitch_bytes,
@@ -34,7 +34,7 @@ from tilesight.kernels.gemm_legal import (
     smem_bytes,
     stage_bytes,
     threads,
-    uses_wgmma,
+    transposed,
 )
 from tilesight.plan.access import Access
 from tilesight.plan.action import Action, ActionKind, Demand, Demands, MatrixInstructions
@@ -79,18 +79,33 @@ def library_split(columns: GemmColumns, slots: Counts) -> Counts:
 
 
 def _instructions(columns: GemmColumns) -> MatrixInstructions:
-    """wgmma m64 n(<= 256) of one k-step; below 64 rows, mma.sync m16n8."""
+    """Instructions of one k-step, strips of at most ``columns_max``; too few rows fall back to mma.sync."""
+    family = columns.family
     rows, cols = instruction_rows(columns), instruction_columns(columns)
-    strips = np.ceil(cols / WGMMA_MAX_N)
-    deep = columns.tile_k * columns.operand_bytes / 32.0
+    strips = np.ceil(cols / family.columns_max)
+    deep = columns.tile_k * columns.dtype.bits / 8 / family.k_bytes
     return MatrixInstructions(
-        instruction="wgmma",
-        count=np.ceil(rows / WGMMA_ROWS) * strips * deep,
-        m=np.full_like(rows, WGMMA_ROWS),
+        instruction=family.name,
+        count=np.ceil(rows / family.rows) * strips * deep,
+        m=np.full_like(rows, family.rows),
         n=cols / strips,
-        k=np.full_like(rows, 32.0 / columns.operand_bytes),
+        k=np.full_like(rows, family.k_bytes * 8 / columns.dtype.bits),
         operand_bytes=np.full_like(rows, columns.operand_bytes),
     )
+
+
+QUANTISER_INPUT_BYTES = 2
+"""A arrives in bf16 where it is quantised first."""
+
+
+def _earlier(columns: GemmColumns) -> tuple[Counts, Counts]:
+    """Kernels before the product and the bytes they read and write: transposed operands, a quantised A."""
+    size = columns.operand_bytes
+    a, b = columns.m * columns.k * columns.batch, columns.k * columns.n * columns.batch
+    turn_a, turn_b = transposed(columns)
+    quantise = np.where(columns.quantise_a, a * (QUANTISER_INPUT_BYTES + size), 0.0)
+    kernels = turn_a.astype(float) + turn_b + columns.quantise_a
+    return kernels, np.where(turn_a, 2 * size * a, 0.0) + np.where(turn_b, 2 * size * b, 0.0) + quantise
 
 
 def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
@@ -107,17 +122,19 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     split = library_split(columns, slots)
     part_k = np.where(split > 1, np.ceil(columns.k / split), columns.k)
     size = np.full_like(columns.m, columns.operand_bytes)
-    output = np.where(split > 1, float(ACCUMULATOR_BYTES), size)
+    output = np.where(split > 1, float(ACCUMULATOR_BYTES), columns.output_bytes)
     engine = "cp_async" if kernel == CP_ASYNC else "tma"
-    tile_flop = 2.0 * columns.tile_m * columns.tile_n * columns.tile_k
+    added = Tile(columns.tile_m, columns.tile_n, columns.output_bytes).bytes * columns.reads_c
+    added = added + columns.bias * columns.tile_n * columns.output_bytes
     demands = Demands(
         {
             "load": Demand(global_bytes=stage_bytes(columns), engine=engine),
             "mma": Demand(
-                flop=tile_flop,
+                flop=2.0 * columns.tile_m * columns.tile_n * columns.tile_k,
                 smem_bytes=stage_bytes(columns),
                 matrix=_instructions(columns),
             ),
+            "add": Demand(global_bytes=added, engine="ld_global"),
             "store": Demand(
                 global_bytes=Tile(columns.tile_m, columns.tile_n, output).bytes,
                 engine="st_global" if kernel == CP_ASYNC else "tma",
@@ -127,30 +144,37 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     pitch_a, pitch_b = pitch_bytes(columns)
     one = np.ones_like(columns.m)
     specialized = kernel == WARP_SPECIALIZED
-    scalar = [(kernel == CP_ASYNC) & (pitch / size % VECTOR_ELEMENTS != 0) for pitch in (pitch_a, pitch_b)]
+    element = columns.dtype.bits / 8
+    scalar = [(kernel == CP_ASYNC) & (pitch / element % VECTOR_ELEMENTS != 0) for pitch in (pitch_a, pitch_b)]
     is_split = split > 1
+    earlier_kernels, earlier_bytes = _earlier(columns)
+    results = columns.m * columns.n * columns.batch
+    operands = (columns.m * columns.k + columns.k * columns.n) * columns.batch * size
     return Plan(
         kernel=f"gemm.{KERNELS[kernel]}",
-        dtype=columns.dtype.name,
+        dtype=columns.dtype.rate_name,
         graph=loop_graph(kernel),
         demands=demands,
         loop=Loop(iterations=tiles_to_cover(part_k, columns.tile_k), stages=columns.stages),
         launch=Launch(
-            tiles=columns.tiles * split,
+            tiles=columns.tiles * split * columns.batch,
             threads=threads(columns),
             registers=registers(columns),
             smem_bytes=smem_bytes(columns),
             cluster=columns.cluster_m * columns.cluster_n,
-            persistent=np.broadcast_to(np.asarray(kernel != CP_ASYNC), len(columns)),
+            persistent=np.broadcast_to(np.asarray(kernel not in (CP_ASYNC, TMA)), len(columns)),
             device_descriptors=np.where(kernel == TMA_PERSISTENT, 3.0, 0.0) * one,
             dependent_kernels=np.where(is_split, 1.0, 0.0),
-            dependent_bytes=np.where(is_split, columns.m * columns.n * (split * ACCUMULATOR_BYTES + size), 0.0),
+            dependent_bytes=np.where(is_split, results * (split * ACCUMULATOR_BYTES + columns.output_bytes), 0.0),
+            earlier_kernels=earlier_kernels,
+            earlier_bytes=earlier_bytes,
         ),
         access=Access(
             m=columns.m,
             n=columns.n,
             k=part_k,
             split=split,
+            batch=columns.batch,
             tile_m=columns.tile_m,
             tile_n=columns.tile_n,
             tile_k=columns.tile_k,
@@ -160,12 +184,13 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
             multicast_a=columns.cluster_n if specialized else one,
             multicast_b=columns.cluster_m if specialized else one,
         ),
-        flop=2.0 * columns.m * columns.n * columns.k,
-        compulsory_bytes=(columns.m * columns.k + columns.k * columns.n + columns.m * columns.n) * size,
+        flop=2.0 * columns.m * columns.n * columns.k * columns.batch,
+        compulsory_bytes=operands + results * columns.output_bytes * (1.0 + columns.reads_c),
         in_order=not specialized,
+        pingpong=columns.pingpong,
         pitch_bytes=(pitch_a, pitch_b),
         flags={
-            "small_rows": ~uses_wgmma(columns),
+            "small_rows": falls_back(columns),
             "scalar_a": scalar[0],
             "scalar_b": scalar[1],
             "spills": np.nan_to_num(columns.spills, nan=0.0) > 0,
@@ -182,6 +207,3 @@ def _assumptions(columns: GemmColumns) -> dict[str, NDArray[np.bool_]]:
         "registers per thread predicted: accumulators plus addresses and loop state": np.isnan(columns.registers),
         "split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part": np.isnan(columns.split_k),
     }
-
-
-__all__ = ["TMA_PERSISTENT", "gemm_plan", "library_split", "loop_graph"]

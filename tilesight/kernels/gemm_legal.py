@@ -8,17 +8,20 @@ from numpy.typing import NDArray
 from tilesight.kernels.gemm_config import KERNELS, GemmColumns
 from tilesight.plan.tile import Counts, Tile
 
-CP_ASYNC, TMA_PERSISTENT, WARP_SPECIALIZED = range(len(KERNELS))
-WGMMA_ROWS = 64
-WGMMA_MAX_N = 256
+CP_ASYNC, TMA_PERSISTENT, WARP_SPECIALIZED, TMA = range(len(KERNELS))
+TILE_ROWS = 64
+"""Rows below which instructions with operands in shared memory are not used."""
 BARRIER_BYTES = 8
 TMA_PITCH_BYTES = 16
 ACCUMULATOR_BYTES = 4
 SPECIALIZED_EXTRA_WARPS = 4
+WARPGROUP_WARPS = 4
+TENSOR_MEMORY_LANES, TENSOR_MEMORY_COLUMNS = 128, 512
+SIXTEEN_BITS = 16
 
 
 def instruction_rows(columns: GemmColumns) -> Counts:
-    """Tile size along the 64-row side of the instruction, shape (L,)."""
+    """Tile size along the row side of the instruction, shape (L,)."""
     return np.where(columns.swap_ab, columns.tile_n, columns.tile_m)
 
 
@@ -27,15 +30,32 @@ def instruction_columns(columns: GemmColumns) -> Counts:
     return np.where(columns.swap_ab, columns.tile_m, columns.tile_n)
 
 
-def uses_wgmma(columns: GemmColumns) -> NDArray[np.bool_]:
-    """Whether the tile is computed with warpgroup instructions (64 rows or more), shape (L,)."""
-    return instruction_rows(columns) >= WGMMA_ROWS
+def falls_back(columns: GemmColumns) -> NDArray[np.bool_]:
+    """Whether a tile has too few rows for instructions that read shared memory and takes mma.sync instead, shape (L,)."""
+    few = instruction_rows(columns) < TILE_ROWS
+    found: NDArray[np.bool_] = few & columns.family.from_smem & (columns.kernel != WARP_SPECIALIZED)
+    return found
 
 
 def threads(columns: GemmColumns) -> Counts:
     """Threads of a CTA, the loading warpgroup of specialised kernels included, shape (L,)."""
     extra = np.where(columns.kernel == WARP_SPECIALIZED, SPECIALIZED_EXTRA_WARPS, 0)
-    return 32.0 * (columns.warps + extra)
+    return float(columns.family.warp_threads) * (columns.warps + extra)
+
+
+def is_bulk(columns: GemmColumns) -> NDArray[np.bool_]:
+    """Whether operands come by bulk copies (TMA), shape (L,)."""
+    bulk: NDArray[np.bool_] = columns.kernel != CP_ASYNC
+    return bulk
+
+
+def transposed(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether A and B go through a transposing kernel first, shape (L,) each.
+
+    wgmma takes operands of other than 16 bits only with k contiguous.
+    """
+    wants_k = columns.family.name == "wgmma" and columns.dtype.bits != SIXTEEN_BITS
+    return wants_k & ~columns.row_a, wants_k & columns.row_b
 
 
 def operand_tiles(columns: GemmColumns) -> tuple[Tile, Tile]:
@@ -53,15 +73,15 @@ def stage_bytes(columns: GemmColumns) -> Counts:
 def smem_bytes(columns: GemmColumns) -> Counts:
     """Dynamic shared memory of a CTA, as compiled where stated, else predicted, in bytes, shape (L,).
 
-    Ring of S stages; kernels with bulk loads add a staged output tile and one 8-byte barrier a stage. A specialised
-    kernel needs a barrier pair a stage, and reuses ring slots for the output where both would not fit.
+    Ring of S stages; in-order kernels with bulk loads add a staged output tile and one 8-byte barrier a stage. A
+    specialised kernel needs a barrier pair a stage, and reuses ring slots for the output where both would not fit.
     """
     ring = columns.stages * stage_bytes(columns)
-    tile = columns.tile_m * columns.tile_n * columns.operand_bytes
-    persistent = ring + tile + columns.stages * BARRIER_BYTES
+    tile = columns.tile_m * columns.tile_n * columns.output_bytes
+    in_order = ring + tile + columns.stages * BARRIER_BYTES
     specialized = ring + 2 * columns.stages * BARRIER_BYTES
     predicted = np.select(
-        [columns.kernel == TMA_PERSISTENT, columns.kernel == WARP_SPECIALIZED], [persistent, specialized], ring
+        [columns.kernel == CP_ASYNC, columns.kernel == WARP_SPECIALIZED], [ring, specialized], in_order
     )
     return np.where(np.isnan(columns.smem_bytes), predicted, columns.smem_bytes)
 
@@ -69,11 +89,10 @@ def smem_bytes(columns: GemmColumns) -> Counts:
 def registers(columns: GemmColumns) -> Counts:
     """Registers per thread, as compiled where stated, else predicted, shape (L,).
 
-    Accumulators (tile_m * tile_n / threads) plus operand addresses and loop state. A specialised kernel moves
+    Accumulators, where they live in registers, plus operand addresses and loop state. A specialised kernel moves
     registers from the loading warpgroup to the others, so that the CTA takes an even share.
     """
-    accumulators = columns.tile_m * columns.tile_n / (32.0 * columns.warps)
-    in_order = accumulators + np.where(columns.kernel == CP_ASYNC, 64.0, 40.0)
+    in_order = accumulators_per_thread(columns) + np.where(columns.kernel == CP_ASYNC, 64.0, 40.0)
     even_share = np.floor(65536.0 / threads(columns) / 8.0) * 8.0
     specialized = np.minimum(even_share, 168.0)
     predicted = np.where(columns.kernel == WARP_SPECIALIZED, specialized, np.ceil(in_order / 8.0) * 8.0)
@@ -81,15 +100,23 @@ def registers(columns: GemmColumns) -> Counts:
 
 
 def accumulators_per_thread(columns: GemmColumns) -> Counts:
-    """fp32 accumulators that each computing thread holds, shape (L,)."""
-    return columns.tile_m * columns.tile_n / (32.0 * columns.warps)
+    """fp32 accumulators that each computing thread holds in registers, shape (L,).
+
+    None where they live in tensor memory; twice as many where each warpgroup has a tile of its own.
+    """
+    if columns.family.in_tensor_memory:
+        return np.zeros_like(columns.tile_m)
+    held = columns.tile_m * columns.tile_n / (columns.family.warp_threads * columns.warps)
+    return held * np.where(columns.pingpong, columns.warps / 4.0, 1.0)
 
 
 def pitch_bytes(columns: GemmColumns) -> tuple[Counts, Counts]:
-    """Bytes between consecutive rows (or columns) of A and of B as they lie in memory, shape (L,) each."""
-    a = np.where(columns.row_a, columns.k, columns.m) * columns.operand_bytes
-    b = np.where(columns.row_b, columns.n, columns.k) * columns.operand_bytes
-    return a, b
+    """Bytes between consecutive rows (or columns) of A and of B as the kernel reads them, shape (L,) each."""
+    turn_a, turn_b = transposed(columns)
+    a = np.where(columns.row_a | turn_a, columns.k, columns.m)
+    b = np.where(columns.row_b & ~turn_b, columns.n, columns.k)
+    size = columns.dtype.bits / 8
+    return a * size, b * size
 
 
 Problem = tuple[NDArray[np.bool_], str]
@@ -100,21 +127,47 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
 
     Fields of :class:`GemmColumns` in braces are filled in per row by the caller.
     """
+    family = columns.family
     specialized = columns.kernel == WARP_SPECIALIZED
     rows, cols = instruction_rows(columns), instruction_columns(columns)
-    k_instruction = 32.0 / columns.operand_bytes
+    for code, name in enumerate(KERNELS):
+        if name not in family.kernels:
+            have = ", ".join(sorted(family.kernels))
+            yield columns.kernel == code, f"kernel {name} needs bulk copies, which this GPU lacks; it has {have}"
+    deep = family.k_bytes * 8 / columns.dtype.bits
+    yield columns.tile_k % deep != 0, f"tile_k = {{tile_k:g}} is not a multiple of {deep:g}, the k of one instruction"
+    least = min(family.rows, TILE_ROWS)
+    side = "tile_m (tile_n with swap_ab)"
     yield (
-        columns.tile_k % k_instruction != 0,
-        f"tile_k = {{tile_k:g}} is not a multiple of {k_instruction:g}, the k of one instruction",
+        specialized & (rows % least != 0),
+        f"tile {{tile_m:g}}x{{tile_n:g}}: {family.name} works on {least} rows; {side} must be a multiple of {least}",
+    )
+    groups = columns.warps / WARPGROUP_WARPS
+    yield (
+        specialized & (columns.warps % WARPGROUP_WARPS != 0),
+        f"warps = {{warps:g}}: specialised kernels compute in warpgroups of {WARPGROUP_WARPS} warps",
     )
     yield (
-        specialized & (rows % WGMMA_ROWS != 0),
-        ("tile {tile_m:g}x{tile_n:g}: wgmma works on 64 rows; tile_m (tile_n with swap_ab) must be a multiple of 64"),
+        specialized & (groups > 1) & (rows < least * groups),
+        f"tile {{tile_m:g}}x{{tile_n:g}} on {{warps:g}} warps: each warpgroup wants {least} rows of its own",
     )
+    step = family.column_step
     yield (
-        specialized & ((cols % 8 != 0) | (cols > 2 * WGMMA_MAX_N)),
-        ("tile {tile_m:g}x{tile_n:g}: the instruction's n side must be a multiple of 8, at most 512"),
+        specialized & ((cols % step != 0) | (cols > 2 * family.columns_max)),
+        f"tile {{tile_m:g}}x{{tile_n:g}}: the instruction's n side must be a multiple of {step}, "
+        f"at most {2 * family.columns_max}",
     )
+    if family.name == "wgmma" and columns.dtype.name == "int8":
+        yield (
+            specialized & (cols > 32) & (cols % 16 != 0),
+            "tile {tile_m:g}x{tile_n:g}: int8 wgmma has n of 8, 16, 24, 32 and then multiples of 16",
+        )
+    if family.in_tensor_memory:
+        held = np.ceil(rows / TENSOR_MEMORY_LANES) * cols
+        yield (
+            ~falls_back(columns) & (held > TENSOR_MEMORY_COLUMNS),
+            f"tile {{tile_m:g}}x{{tile_n:g}} needs more than the {TENSOR_MEMORY_COLUMNS} columns of tensor memory",
+        )
     power = (np.log2(columns.tile_m) % 1 != 0) | (np.log2(columns.tile_n) % 1 != 0) | (np.log2(columns.tile_k) % 1 != 0)
     small = (columns.tile_m < 16) | (columns.tile_n < 16)
     yield (
@@ -123,20 +176,20 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
     )
     yield ~specialized & (np.log2(columns.warps) % 1 != 0), "warps = {warps:g}: in-order kernels want a power of two"
     yield ~specialized & columns.swap_ab, "swap_ab is for warp_specialized kernels; swap the operands yourself"
+    yield ~specialized & columns.pingpong, "pingpong is for warp_specialized kernels"
     yield (
-        ~specialized & (columns.cluster_m * columns.cluster_n > 1),
-        ("cluster {cluster_m:g}x{cluster_n:g}: only warp_specialized kernels form clusters here"),
+        columns.pingpong & ((columns.warps % 4 != 0) | (columns.warps < 8)),
+        "pingpong with {warps:g} warps: it takes two warpgroups (8 warps) or more",
     )
     yield (
-        ~specialized & (np.nan_to_num(columns.split_k, nan=2.0) > 1),
-        "split_k: only warp_specialized kernels split k here",
+        ~specialized & (columns.cluster_m * columns.cluster_n > 1),
+        "cluster {cluster_m:g}x{cluster_n:g}: only warp_specialized kernels form clusters here",
     )
     yield columns.cluster_m * columns.cluster_n > 16, "cluster {cluster_m:g}x{cluster_n:g} has more than 16 CTAs"
     ksteps = np.ceil(columns.k / columns.tile_k)
     yield np.nan_to_num(columns.split_k, nan=1.0) > ksteps, "split_k = {split_k:g} is more than the k-steps there are"
     a, b = pitch_bytes(columns)
-    bulk = columns.kernel == TMA_PERSISTENT
     yield (
-        bulk & ((a % TMA_PITCH_BYTES != 0) | (b % TMA_PITCH_BYTES != 0)),
-        ("k = {k:g}, n = {n:g}: bulk loads want rows of a multiple of 16 bytes; use kernel cp_async"),
+        is_bulk(columns) & ((a % TMA_PITCH_BYTES != 0) | (b % TMA_PITCH_BYTES != 0)),
+        "m = {m:g}, n = {n:g}, k = {k:g}: bulk loads want rows of a multiple of 16 bytes; use kernel cp_async",
     )

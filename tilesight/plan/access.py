@@ -16,15 +16,15 @@ from tilesight.plan.tile import Counts, tiles_to_cover
 class Access:
     """Operands and raster of a tiled product C[m, n] += A[m, k] B[k, n]; arrays of shape (L,).
 
-    ``k`` counts the elements that one tile sums over (a split's share). ``multicast_a`` and ``multicast_b`` are the
-    CTAs of a cluster that receive one copy of an A or B tile. ``spread`` is how many CTAs apart the sharers of the A
-    tile are in launch order (the B tile's sharers are neighbours).
+    ``k`` counts the elements that one tile sums over (a split's share); ``batch`` products are computed at once.
+    ``multicast_a`` and ``multicast_b`` are the CTAs of a cluster that receive one copy of an A or B tile.
     """
 
     m: Counts
     n: Counts
     k: Counts
     split: Counts
+    batch: Counts
     tile_m: Counts
     tile_n: Counts
     tile_k: Counts
@@ -49,22 +49,27 @@ class Access:
         return tiles_to_cover(self.n, self.tile_n)
 
     @property
+    def parts(self) -> Counts:
+        """Grids of tiles in the launch: splits times batch, shape (L,)."""
+        return self.split * self.batch
+
+    @property
     def a_bytes(self) -> Counts:
-        """Bytes of A over all splits, shape (L,)."""
-        return self.m * self.k * self.split * self.element_bytes
+        """Bytes of A over all splits and the batch, shape (L,)."""
+        return self.m * self.k * self.parts * self.element_bytes
 
     @property
     def b_bytes(self) -> Counts:
-        """Bytes of B over all splits, shape (L,)."""
-        return self.n * self.k * self.split * self.element_bytes
+        """Bytes of B over all splits and the batch, shape (L,)."""
+        return self.n * self.k * self.parts * self.element_bytes
 
     @property
     def c_bytes(self) -> Counts:
         """Bytes of the output C, shape (L,)."""
-        return self.m * self.n * self.output_bytes
+        return self.m * self.n * self.output_bytes * self.batch
 
     @property
     def requested_bytes(self) -> Counts:
         """Operand bytes that all CTAs ask for, edges clipped, before multicast and merging, shape (L,)."""
         rows = self.tiles_n * self.m + self.tiles_m * self.n
-        return rows * self.k * self.split * self.element_bytes
+        return rows * self.k * self.parts * self.element_bytes

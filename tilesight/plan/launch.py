@@ -15,8 +15,9 @@ class Launch:
     ``tiles`` output tiles (splits of k counted separately) are worked on by CTAs of ``threads`` threads with
     ``registers`` per thread and ``smem_bytes`` of shared memory, in clusters of ``cluster`` CTAs. A ``persistent``
     kernel starts one CTA a slot and walks the tiles; otherwise one CTA is launched per tile.
-    ``device_descriptors`` tensor maps are built on the device before the first load; ``dependent_kernels`` further
-    kernels of this operation follow (the reduction of a split).
+    ``device_descriptors`` tensor maps are built on the device before the first load. ``dependent_kernels`` further
+    kernels of this operation follow (the reduction of a split) and move ``dependent_bytes``; ``earlier_kernels`` come
+    before it (operands transposed or quantised) and move ``earlier_bytes``.
     """
 
     tiles: Counts
@@ -28,3 +29,5 @@ class Launch:
     device_descriptors: Counts
     dependent_kernels: Counts
     dependent_bytes: Counts
+    earlier_kernels: Counts
+    earlier_bytes: Counts

@@ -34,6 +34,8 @@ class Plan:
         Work of the whole problem and the least bytes it moves (each operand once, each result once), shape (L,).
     in_order
         Whether one instruction stream per CTA loads, waits and multiplies; else a warp of its own loads ahead.
+    pingpong
+        Whether one tile's ends overlap the loop of another on the same SM, shape (L,).
     pitch_bytes
         Bytes from row to row of A and of B as they lie in memory, shape (L,) each.
     flags
@@ -52,6 +54,7 @@ class Plan:
     flop: Counts
     compulsory_bytes: Counts
     in_order: bool
+    pingpong: NDArray[np.bool_]
     pitch_bytes: tuple[Counts, Counts]
     flags: Mapping[str, NDArray[np.bool_]]
     assumptions: Mapping[str, NDArray[np.bool_]]

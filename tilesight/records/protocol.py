@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight import units
-from tilesight.cost.cache import READ_BY_ALL, repeated_residency
+from tilesight.cost.cache import copies_of_line, repeated_residency
 from tilesight.cost.estimate import Estimates
 from tilesight.dtypes import dtype
 from tilesight.hardware.profile import Profile
@@ -162,7 +162,8 @@ def cycled_weights(table: Table, hardware: Profile) -> dict[str, Any]:
     cycles_a = np.array([source.startswith("sglang") for source in table["source"]])
     since_a_bytes = np.where(cycles_a, touched_bytes, elements * element_bytes)
     # a weight that one row of tiles reads has fewer copies in L2 than one that many rows read
-    copies = np.where(table["m"] > ONE_ROW_OF_TILES, READ_BY_ALL, hardware.require("l2.copies_one_reader"))
+    one, every = copies_of_line(hardware)
+    copies = np.where(table["m"] > ONE_ROW_OF_TILES, every, one)
     return {
         "resident": {
             "a": repeated_residency(since_a_bytes * copies, hardware),

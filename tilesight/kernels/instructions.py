@@ -1,0 +1,103 @@
+"""Matrix instructions by GPU architecture: shapes, where operands and accumulators live, which formats they take.
+
+Sources: PTX ISA, sections on ``mma``, ``wgmma`` and ``tcgen05.mma``; AMD CDNA2 instruction set, MFMA.
+"""
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tilesight.errors import UnsupportedError, suggestion
+
+
+@dataclass(frozen=True)
+class MatrixFamily:
+    """One kind of matrix instruction.
+
+    Attributes
+    ----------
+    name
+        ``"mma_sync"``, ``"wgmma"``, ``"tcgen05"`` or ``"mfma"``.
+    rows
+        Rows of one instruction; a tile's row side is covered by whole instructions.
+    column_step, columns_max
+        Sizes along the other side: multiples of the step up to the maximum.
+    k_bytes
+        Bytes of one operand row that an instruction consumes.
+    from_smem
+        Operands come from shared memory (else through registers, by ldmatrix or its like).
+    in_tensor_memory
+        Accumulators live in tensor memory (else in registers).
+    dtypes
+        Formats it takes, by name.
+    kernels
+        Kernel families that exist for it.
+    warp_threads
+        Threads of a warp (wave).
+    """
+
+    name: str
+    rows: int
+    column_step: int
+    columns_max: int
+    k_bytes: int
+    from_smem: bool
+    in_tensor_memory: bool
+    dtypes: frozenset[str]
+    kernels: frozenset[str]
+    warp_threads: int = 32
+
+
+_AMPERE = frozenset(("bf16", "fp16", "tf32", "int8"))
+_ADA = _AMPERE | {"fp8", "fp8_e5m2"}
+_BLOCK_SCALED = frozenset(("fp4", "fp6", "mxfp8", "mxfp4", "nvfp4"))
+_POINTER = frozenset(("cp_async",))
+_BULK = _POINTER | {"tma", "tma_persistent", "warp_specialized"}
+
+WGMMA = MatrixFamily("wgmma", 64, 8, 256, 32, True, False, _ADA, _BULK)
+_TCGEN05 = MatrixFamily("tcgen05", 128, 16, 256, 32, True, True, _ADA | _BLOCK_SCALED, _BULK)
+_MMA_80 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _AMPERE, _POINTER)
+_MMA_89 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA, _POINTER)
+_MMA_120 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA | _BLOCK_SCALED, _BULK)
+_MFMA = MatrixFamily("mfma", 32, 32, 256, 16, False, False, frozenset(("bf16", "fp16", "int8")), _POINTER, 64)
+
+FAMILIES = MappingProxyType(
+    {
+        "sm_80": _MMA_80,
+        "sm_89": _MMA_89,
+        "sm_90": WGMMA,
+        "sm_100": _TCGEN05,
+        "sm_103": _TCGEN05,
+        "sm_120": _MMA_120,
+        "cdna2": _MFMA,
+    }
+)
+"""Matrix instructions of each architecture."""
+
+
+def matrix_family(architecture: str, dtype: str) -> MatrixFamily:
+    """Instructions that multiply a format on an architecture.
+
+    Raises
+    ------
+    UnsupportedError
+        If the architecture is unknown or has no such format; the message lists those it has.
+
+    Examples
+    --------
+    >>> matrix_family("sm_90", "bf16").name
+    'wgmma'
+    >>> matrix_family("sm_80", "fp8")
+    Traceback (most recent call last):
+    tilesight.errors.UnsupportedError: sm_80 has no fp8 matrix instructions; it has bf16, fp16, int8, tf32
+    """
+    if architecture not in FAMILIES:
+        raise UnsupportedError(
+            f"no matrix instructions known for {architecture!r}; {suggestion(architecture, FAMILIES)}"
+        )
+    family = FAMILIES[architecture]
+    if dtype not in family.dtypes:
+        have = ", ".join(sorted(family.dtypes))
+        raise UnsupportedError(
+            f"{architecture} has no {dtype} matrix instructions; it has {have}", field=f"tensor.{dtype}"
+        )
+    return family
