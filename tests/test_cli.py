@@ -754,6 +754,7 @@ def test_bad_candidates_in_bytes(refused, gpu, tmp_path):
         ("state", {"cache": "x"}, "state"),
         ("resident_after", {"d": 0.5}, "resident_after"),
         ("config_fields", [], "config_fields"),
+        ("config_fields", {"tile_m": [7]}, "config_fields"),
         ("hardware", None, "hardware"),
         ("surprise", 7, "surprise"),
     ],

@@ -230,7 +230,9 @@ def _makes_sense(name: str, value: Any) -> bool:
     if name == "state":
         return _is_state(value)
     if name in ("problem_fields", "config_fields"):
-        return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+        return isinstance(value, Mapping) and all(
+            isinstance(key, str) and _is_plain(item) for key, item in value.items()
+        )
     if name in _WORDS:
         return isinstance(value, str)
     if name in _CHOICES:
@@ -245,6 +247,10 @@ def _makes_sense(name: str, value: Any) -> bool:
         return False
     least, most = (1e-300, 1e300) if name in _POSITIVE else (0.0, 1.0) if name in _SHARES else (0.0, 1e300)
     return _is_number(value, least, most)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | str) or _is_number(value, -1e300)
 
 
 def _is_state(value: Any) -> bool:
