@@ -25,6 +25,7 @@ from tilesight import (
     predict,
     predict_many,
     rank,
+    rank_many,
 )
 from tilesight.cost.estimate import State
 from tilesight.errors import TilesightError
@@ -303,6 +304,17 @@ def test_what_is_no_configuration(hw):
 def test_lists_that_do_not_fit(hw, problems, configs):
     with pytest.raises(ConfigError, match=f"{problems} problems and {configs} configurations|no problems to price"):
         predict_many([LARGE] * problems, [GOOD] * configs, hardware=hw)
+
+
+def test_rank_many_is_rank_of_each(hw):
+    many = rank_many(PROBLEMS[:3], hardware=hw, top=2, clock="burst")
+    assert len(many) == len(many[:3]) == 3
+    for ranking, problem in zip(many, PROBLEMS, strict=False):
+        assert list(ranking) == list(rank(problem, hardware=hw, top=2, clock="burst"))
+    with pytest.raises(ConfigError, match="no problems"):
+        rank_many([], hardware=hw)
+    with pytest.raises(ConfigError, match="give a list of Gemm, not a Gemm"):
+        rank_many(LARGE, hardware=hw)
 
 
 def test_skip_refused(hw):

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tilesight
-from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank
+from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank, rank_many
 from tilesight.cli import files
 from tilesight.cli.options import ConfigOptions, ProblemOptions
 from tilesight.cli.program import main
@@ -220,6 +220,45 @@ def test_rank_of_what_rank_wrote(run, gpu, tmp_path):
     assert again["ranked"] == strict_json(path.read_text(encoding="utf-8"))["ranked"]
     configs = [GemmConfig(**row["config_fields"]) for row in again["ranked"]]
     assert [str(config) for config in configs] == [row["config"] for row in again["ranked"]]
+
+
+SHAPES = [Gemm(64, 4096, 4096), Gemm(512, 512, 512, batch=4, beta=0.5, bias=True, layout_b="column")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_rank_of_shapes(run, gpu, tmp_path, ending):
+    path = tmp_path / f"shapes.{ending}"
+    rows = [asdict(problem) for problem in SHAPES]
+    if ending == "json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    else:
+        cells = "64,4096,4096,,,,\n512,512,512,4,0.5,true,column\n"
+        path.write_text("m,n,k,batch,beta,bias,layout_b\n" + cells, encoding="utf-8")
+    words = ["rank", "shapes", path, "--gpu", gpu, "--cache", "cold"]
+    expected = rank_many(SHAPES, hardware=gpu, cache="cold", top=1)
+    assert strict_json(run(*words, "--json")) == strict_json(json.dumps(expected.to_dict()))
+    assert run(*words) == text(expected, width=100) + "\n"
+    two = strict_json(run(*words, "--top", 2, "--json"))["rankings"]
+    assert [len(ranking["ranked"]) for ranking in two] == [2, 2]
+    assert two[1]["ranked"][0] == rank(SHAPES[1], hardware=gpu, cache="cold")[0].to_dict()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "s.csv:1: the file is empty"),
+        ("m,n,k\n", "no problems in it"),
+        ("m,n\n1,2\n", "s.csv:2: k missing"),
+        ("m,n,k\n1,2,0\n", "s.csv:2: k = 0 is outside"),
+        ("m,n,k,tile\n1,2,3,4\n", "s.csv:1:tile: unknown column; known: batch"),
+        ("m,n,k,dtype\n1,2,3,bf61\n", "s.csv:2: no data type 'bf61'"),
+        ("m,n,k,beta\n1,2,3,half\n", "s.csv:2: beta = 'half' is not a finite number"),
+    ],
+)
+def test_bad_shapes(refused, gpu, tmp_path, content, why):
+    path = tmp_path / "s.csv"
+    path.write_text(content, encoding="utf-8")
+    assert why in refused("rank", "shapes", path, "--gpu", gpu)
 
 
 def test_rank_of_candidates_in_csv(run, gpu, tmp_path):

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tilesight import Gemm, GemmConfig, compare_records, explain, predict, predict_many, rank
+from tilesight import Gemm, GemmConfig, compare_records, explain, predict, predict_many, rank, rank_many
 from tilesight.bench import Bench
 from tilesight.candidates import gemm_candidates
 from tilesight.errors import TilesightError
@@ -41,7 +41,7 @@ def results(hw, estimate, other, ranking):
     tables = [compare_records(path, hardware=hw) for path in sample_files().values()]
     bench = Bench(0.4, 0.08, 1.5, 0.09, 0.5, 0.0, 5, "h200_sxm")
     batch = predict_many([PROBLEM], [GemmConfig(128, 256, 64, stages=4)] * 25, hardware=hw)
-    tables.append(batch)
+    tables += [batch, rank_many([PROBLEM, Gemm(64, 512, 512)], hardware=hw, top=1)]
     return [estimate, explain(estimate), explain(estimate, other), ranking, *tables, hw, ProfileList((hw,)), bench]
 
 

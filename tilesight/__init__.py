@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tilesight.api import compare_records, explain, list_profiles, load_profile, predict, predict_many, rank
+    from tilesight.api import (
+        compare_records,
+        explain,
+        list_profiles,
+        load_profile,
+        predict,
+        predict_many,
+        rank,
+        rank_many,
+    )
     from tilesight.cost.estimate import Estimate, Estimates
     from tilesight.errors import (
         ConfigError,
@@ -27,10 +36,19 @@ if TYPE_CHECKING:
     from tilesight.hardware.derive import derive
     from tilesight.hardware.profile import Profile
     from tilesight.kernels.gemm_config import Gemm, GemmConfig
-    from tilesight.search import Ranking
+    from tilesight.search import Ranking, Rankings
 
 _HOME = {
-    "tilesight.api": ("compare_records", "explain", "list_profiles", "load_profile", "predict", "predict_many", "rank"),
+    "tilesight.api": (
+        "compare_records",
+        "explain",
+        "list_profiles",
+        "load_profile",
+        "predict",
+        "predict_many",
+        "rank",
+        "rank_many",
+    ),
     "tilesight.cost.estimate": ("Estimate", "Estimates"),
     "tilesight.errors": (
         "ConfigError",
@@ -46,7 +64,7 @@ _HOME = {
     "tilesight.hardware.derive": ("derive",),
     "tilesight.hardware.profile": ("Profile",),
     "tilesight.kernels.gemm_config": ("Gemm", "GemmConfig"),
-    "tilesight.search": ("Ranking",),
+    "tilesight.search": ("Ranking", "Rankings"),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
@@ -62,6 +80,7 @@ __all__ = [
     "Profile",
     "ProfileError",
     "Ranking",
+    "Rankings",
     "TableError",
     "TilesightError",
     "UnknownProfileError",
@@ -75,6 +94,7 @@ __all__ = [
     "predict",
     "predict_many",
     "rank",
+    "rank_many",
 ]
 
 

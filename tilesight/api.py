@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from operator import index
 from os import PathLike
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from tilesight.errors import ConfigError, ProblemError, shown
 from tilesight.hardware.load import list_profiles, load_profile
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
-from tilesight.search import Ranking, price_many, rank_configs
+from tilesight.search import Ranking, Rankings, price_many, rank_configs
 
 Hardware = Profile | str | PathLike[str]
 Cache = Literal["warm", "cold"]
@@ -272,6 +272,40 @@ def rank(
     return rank_configs(problem, chosen, profile, situation, most)
 
 
+def rank_many(
+    problems: Sequence[Gemm],
+    candidates: Sequence[GemmConfig] | None = None,
+    *,
+    hardware: Hardware,
+    top: int | None = None,
+    cache: Cache | None = None,
+    clock: Clock | float = "sustained",
+    resident: Mapping[str, float] | None = None,
+    sms: int | None = None,
+    dirty_bytes: float = 0.0,
+) -> Rankings:
+    """Rankings of several problems, each as :func:`rank` gives it; parameters and errors are those of :func:`rank`.
+
+    Examples
+    --------
+    >>> problems = [Gemm(64, 4096, 4096), Gemm(4096, 4096, 4096)]
+    >>> [ranking.best.tile_m for ranking in rank_many(problems, hardware="h200_sxm", top=1)]
+    [64, 256]
+    """
+    if isinstance(problems, Gemm) or not isinstance(problems, Sequence):
+        raise ConfigError(f"give a list of Gemm, not a {type(problems).__name__}")
+    if not problems:
+        raise ConfigError("no problems to rank configurations of")
+    options: dict[str, Any] = {"cache": cache, "clock": clock, "resident": resident, "sms": sms}
+    profile = _profile(hardware)
+    return Rankings(
+        tuple(
+            rank(problem, candidates, hardware=profile, top=top, dirty_bytes=dirty_bytes, **options)
+            for problem in problems
+        )
+    )
+
+
 def explain(estimate: Estimate, other: Estimate | None = None) -> Explanation:
     """Why an estimate is what it is; with another, why the two differ, term by term.
 
@@ -289,4 +323,13 @@ def explain(estimate: Estimate, other: Estimate | None = None) -> Explanation:
     return explain_estimate(estimate, other)
 
 
-__all__ = ["compare_records", "explain", "list_profiles", "load_profile", "predict", "predict_many", "rank"]
+__all__ = [
+    "compare_records",
+    "explain",
+    "list_profiles",
+    "load_profile",
+    "predict",
+    "predict_many",
+    "rank",
+    "rank_many",
+]

@@ -225,6 +225,29 @@ class Ranking(Displayable, Sequence[Estimate]):
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Rankings(Displayable, Sequence[Ranking]):
+    """Rankings of several problems, in the order of the problems; compared and hashed by identity."""
+
+    rankings: tuple[Ranking, ...]
+
+    def __len__(self) -> int:
+        return len(self.rankings)
+
+    @overload
+    def __getitem__(self, row: int) -> Ranking: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> tuple[Ranking, ...]: ...
+
+    def __getitem__(self, row: int | slice) -> Ranking | tuple[Ranking, ...]:
+        return self.rankings[row]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: that of each ranking."""
+        return {"schema": "tilesight.rankings/1", "rankings": [ranking.to_dict() for ranking in self.rankings]}
+
+
 def rank_configs(
     problem: Gemm,
     candidates: Sequence[GemmConfig],

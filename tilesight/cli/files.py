@@ -1,20 +1,33 @@
-"""Files that commands read: candidates to rank, estimates to explain."""
+"""Files that commands read: candidates and problems to rank, estimates to explain."""
 
 import csv
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from tilesight.cli.asked import number_or_text, sizes
 from tilesight.cost.estimate import Estimate
-from tilesight.errors import ConfigError, MissingFileError, TableError, shown, suggestion
+from tilesight.errors import (
+    ConfigError,
+    MissingFileError,
+    ProblemError,
+    TableError,
+    UnknownDTypeError,
+    shown,
+    suggestion,
+)
 from tilesight.files import is_file
-from tilesight.kernels.gemm_config import GemmConfig
+from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.records.cells import decimal
 
-COLUMNS = ("tile", *(field.name for field in fields(GemmConfig)))
+CONFIG_COLUMNS = ("tile", *(field.name for field in fields(GemmConfig)))
 """Columns of a CSV file of candidates, keys of a JSON one; ``tile`` stands for the three sizes, as in 128x256x64."""
+PROBLEM_COLUMNS = tuple(field.name for field in fields(Gemm))
+"""Those of a file of problems."""
+_Row = tuple[int, dict[str, Any]]
 FILE_MOST_BYTES = 2**26
 """Size of a file that is read whole."""
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
@@ -30,11 +43,28 @@ def read_candidates(path: str) -> list[GemmConfig]:
     TableError
         If the file is malformed or a configuration is impossible: file, line (JSON: number of the object) and column.
     """
+    return [_config(path, place, row) for place, row in _rows(path, CONFIG_COLUMNS, "candidates")]
+
+
+def read_problems(path: str) -> list[Gemm]:
+    """Products from a CSV file (a header, a row each) or a JSON file (a list of objects), in the words of ``Gemm``.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such file.
+    TableError
+        If the file is malformed or a product makes no sense: file, line (JSON: number of the object) and column.
+    """
+    return [_problem(path, place, row) for place, row in _rows(path, PROBLEM_COLUMNS, "problems")]
+
+
+def _rows(path: str, columns: Sequence[str], what: str) -> list[_Row]:
     text = _text(path)
-    rows = _json_rows(path, text) if path.endswith(".json") else _csv_rows(path, text)
+    rows = _json_rows(path, text, columns) if path.endswith(".json") else _csv_rows(path, text, columns)
     if not rows:
-        raise TableError("no candidates in it", file=path)
-    return [_config(path, place, row) for place, row in rows]
+        raise TableError(f"no {what} in it", file=path)
+    return rows
 
 
 def _text(path: str) -> str:
@@ -50,7 +80,7 @@ def _text(path: str) -> str:
         raise TableError("not a text file in UTF-8", file=path) from None
 
 
-def _csv_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
+def _csv_rows(path: str, text: str, columns: Sequence[str]) -> list[_Row]:
     try:
         reader = csv.reader(text.splitlines(keepends=True), strict=True)
         lines = [(reader.line_num, cells) for cells in reader if cells]
@@ -60,8 +90,8 @@ def _csv_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
         raise TableError("the file is empty; expected a header line with column names", file=path, line=1)
     header = lines[0][1]
     for name in header:
-        if name not in COLUMNS or header.count(name) > 1:
-            what = "column given twice" if name in COLUMNS else f"unknown column; {suggestion(name, COLUMNS, 20)}"
+        if name not in columns or header.count(name) > 1:
+            what = "column given twice" if name in columns else f"unknown column; {suggestion(name, columns, 20)}"
             raise TableError(what, file=path, line=1, column=name)
     for line, cells in lines[1:]:
         if len(cells) != len(header):
@@ -72,23 +102,43 @@ def _csv_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def _json_rows(path: str, text: str) -> list[tuple[int, dict[str, Any]]]:
+def _json_rows(path: str, text: str, columns: Sequence[str]) -> list[_Row]:
     rows = parse_json(path, text)
     if isinstance(rows, dict) and isinstance(rows.get("ranked"), list):  # what rank --json wrote
         rows = [row.get("config_fields") if isinstance(row, dict) else row for row in rows["ranked"]]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise TableError("expected a list of objects, one a configuration, or what rank --json wrote", file=path)
+        raise TableError("expected a list of objects, one a row, or what rank --json wrote", file=path)
     for place, row in enumerate(rows, start=1):
         for name in row:
-            if name not in COLUMNS:
-                raise TableError(f"unknown key; {suggestion(name, COLUMNS, 20)}", file=path, line=place, column=name)
+            if name not in columns:
+                raise TableError(f"unknown key; {suggestion(name, columns, 20)}", file=path, line=place, column=name)
     return list(enumerate(rows, start=1))
 
 
+def _given(row: dict[str, Any], flags: Sequence[str]) -> dict[str, Any]:
+    """Cells as numbers and truths, where they read as such."""
+    given = {name: number_or_text(value) if isinstance(value, str) else value for name, value in row.items()}
+    for name in flags:
+        if name in given and not isinstance(given[name], bool):
+            given[name] = _TRUTH.get(str(given[name]).lower(), given[name])
+    return given
+
+
+def _problem(path: str, place: int, row: dict[str, Any]) -> Gemm:
+    given = _given(row, ("bias", "quantise_a"))
+    if isinstance(given.get("beta"), str):
+        given["beta"] = number if (number := decimal(given["beta"])) is not None else given["beta"]
+    missing = [name for name in ("m", "n", "k") if given.get(name) is None]
+    try:
+        if missing:
+            raise ProblemError(f"{', '.join(missing)} missing")
+        return Gemm(**given)
+    except (ProblemError, UnknownDTypeError) as error:
+        raise TableError(str(error), file=path, line=place) from None
+
+
 def _config(path: str, place: int, row: dict[str, Any]) -> GemmConfig:
-    given: dict[str, Any] = {
-        name: number_or_text(value) if isinstance(value, str) else value for name, value in row.items()
-    }
+    given = _given(row, ("swap_ab", "pingpong"))
     try:
         if "tile" in given:
             if given.keys() & {"tile_m", "tile_n", "tile_k"}:
@@ -98,9 +148,6 @@ def _config(path: str, place: int, row: dict[str, Any]) -> GemmConfig:
         missing = [name for name in ("tile_m", "tile_n", "tile_k", "stages") if given.get(name) is None]
         if missing:
             raise ConfigError(f"{', '.join(missing)} missing")
-        for name in ("swap_ab", "pingpong"):
-            if name in given and not isinstance(given[name], bool):
-                given[name] = _TRUTH.get(str(given[name]).lower(), given[name])
         if given.get("split_k") == "auto":
             given["split_k"] = None
         return GemmConfig(**given)

@@ -7,6 +7,7 @@ import typer
 from tilesight.cli.options import ConfigOptions, Json, ProblemOptions, StateOptions, takes_groups
 from tilesight.errors import ConfigError, shown
 
+Candidates = Annotated[str | None, typer.Option(metavar="FILE", help="Configurations to choose from, .csv or .json.")]
 predict_app = typer.Typer(help="Predicted time of a kernel, and why.")
 rank_app = typer.Typer(help="Configurations of a problem by predicted time.")
 explain_app = typer.Typer(
@@ -42,9 +43,7 @@ def predict_gemm(problem: ProblemOptions, config: ConfigOptions, state: StateOpt
 def rank_gemm(
     problem: ProblemOptions,
     state: StateOptions,
-    candidates: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Configurations to choose from, .csv or .json.")
-    ] = None,
+    candidates: Candidates = None,
     top: Annotated[str, typer.Option(metavar="COUNT", help="Keep the first so many.")] = "10",
     as_json: Json = False,
 ) -> None:
@@ -57,6 +56,26 @@ def rank_gemm(
     chosen = None if candidates is None else read_candidates(candidates)
     most: Any = number_or_text(top)
     print_result(rank(problem_of(problem), chosen, top=most, **state_of(state)), as_json)
+
+
+@rank_app.command("shapes")
+@takes_groups
+def rank_shapes(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Products, .csv or .json: m, n, k, dtype, batch, ...")],
+    state: StateOptions,
+    candidates: Candidates = None,
+    top: Annotated[str, typer.Option(metavar="COUNT", help="Keep the first so many of each.")] = "1",
+    as_json: Json = False,
+) -> None:
+    """Matrix products of a file: the best configuration of each."""
+    from tilesight.api import rank_many
+    from tilesight.cli.asked import number_or_text, state_of
+    from tilesight.cli.files import read_candidates, read_problems
+    from tilesight.cli.output import print_result
+
+    chosen = None if candidates is None else read_candidates(candidates)
+    most: Any = number_or_text(top)
+    print_result(rank_many(read_problems(file), chosen, top=most, **state_of(state)), as_json)
 
 
 @explain_app.command("gemm", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})

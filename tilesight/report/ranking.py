@@ -2,7 +2,7 @@
 
 from tilesight.report.blocks import Facts, Grid, Lines, Page, describe
 from tilesight.report.estimate import in_state, plain_config
-from tilesight.search import TIE, Ranking
+from tilesight.search import TIE, Ranking, Rankings
 from tilesight.units import format_flop_per_s, format_percent, format_seconds
 
 MOST = 20
@@ -24,6 +24,29 @@ def describe_ranking(ranking: Ranking) -> Page:
     printed = len(ranking) if ranking.top is not None else min(len(ranking), MOST)
     more = [f"{len(ranking) - printed} more are not shown"] if len(ranking) > printed else []
     return Page(title, [Facts(facts), _configs(ranking, printed), Lines(more)])
+
+
+@describe.register
+def describe_rankings(rankings: Rankings) -> Page:
+    """Page of several rankings: the best configuration of each problem, a line each."""
+    rows = []
+    for ranking in rankings:
+        best = ranking[0]
+        rate = format_flop_per_s(best.flop_per_s)
+        rows.append(
+            (
+                best.problem,
+                plain_config(best.config),
+                format_seconds(best.seconds),
+                rate,
+                f"{ranking.ties}",
+                best.binding,
+            )
+        )
+    first = rankings[0][0]
+    facts = [("state", in_state(first.state))]
+    columns = ("<problem", "<best", "time", "rate", "ties", "<bound by")
+    return Page(f"{len(rankings)} problems on {first.hardware}", [Facts(facts), Grid(columns, rows)])
 
 
 def _ties(ranking: Ranking) -> str:
