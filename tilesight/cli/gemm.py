@@ -96,8 +96,9 @@ def explain_gemm(
 ) -> None:
     """Matrix product, m x k times k x n: the terms of its time.
 
-    With another one, by --against, --against-gpu or a second `gemm`: the terms of the difference. Options that the
-    second `gemm` leaves out are those of the first.
+    With another one, by --against, --against-gpu or a second `gemm`: the terms of the difference.
+
+    What the second `gemm` leaves out is as in the first.
     """
     from dataclasses import replace
 

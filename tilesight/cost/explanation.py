@@ -162,9 +162,6 @@ def _contrast(estimate: Estimate, other: Estimate, terms: list[Term]) -> list[st
     total = estimate.seconds - other.seconds
     for term in terms[:3]:
         if total and term.difference_s and abs(term.difference_s) > 0.05 * abs(total):
-            said.append(
-                f"{term.name} adds {term.difference_s * 1e6:.2f} us"
-                if term.difference_s > 0
-                else f"{term.name} saves {-term.difference_s * 1e6:.2f} us"
-            )
+            how = "more" if term.difference_s > 0 else "less"
+            said.append(f"{term.name}: {abs(term.difference_s) * 1e6:.2f} us {how}")
     return said

@@ -7,6 +7,10 @@ from tilesight.report.estimate import SMALLEST, binds, in_state, plain_config
 from tilesight.units import format_bytes, format_flop_per_s, format_percent, format_seconds
 
 
+ROUNDING = 1e-12
+"""Differences below this share of the time come from rounding and are printed as none."""
+
+
 @describe.register
 def describe_explanation(explanation: Explanation) -> Page:
     """Page of an explanation: sentences, then terms that sum to the time or to the difference."""
@@ -50,7 +54,9 @@ def _differences(explanation: Explanation, other: Estimate) -> Grid:
     least = SMALLEST * max(mine.seconds, other.seconds)
 
     def row(name: str, first_s: float, second_s: float) -> tuple[str, str, str, str]:
-        return name, format_seconds(first_s), format_seconds(second_s), _signed(first_s - second_s)
+        difference_s = first_s - second_s
+        rounding = abs(difference_s) < ROUNDING * max(mine.seconds, other.seconds)
+        return name, format_seconds(first_s), format_seconds(second_s), _signed(0.0 if rounding else difference_s)
 
     rows = [
         row(term.name, term.seconds, term.other_seconds or 0.0)
