@@ -489,12 +489,18 @@ def test_public_products_have_a_column_major_weight(write):
     assert asked.configs is None
 
 
+def test_a_quantiser_before_the_product_is_part_of_the_problem(write):
+    row = with_cell(PUBLIC_HEADER, with_cell(PUBLIC_HEADER, PUBLIC_ROW, "includes", "act_quant+gemm"), "dtype", "fp8")
+    asked = requests(read_table(write(PUBLIC_HEADER, row)))
+    assert asked.problems == (Gemm(64, 4096, 1024, dtype="fp8", layout_b="column", quantise_a=True),)
+
+
 def test_rows_the_model_has_no_words_for_are_refused_with_a_reason(write):
     two_kernels = with_cell(PUBLIC_HEADER, PUBLIC_ROW, "includes", "act_quant+gemm")
     no_type = with_cell(PUBLIC_HEADER, PUBLIC_ROW, "dtype", "fp3")
     asked = requests(read_table(write(PUBLIC_HEADER, PUBLIC_ROW, two_kernels, no_type)))
     assert list(asked.refusals) == [1, 2]
-    assert "act_quant" in asked.refusals[1]
+    assert "quantise_a: A arrives in bf16, and bf16 is no smaller" in asked.refusals[1]
     assert "fp3" in asked.refusals[2]
     assert [problem is None for problem in asked.problems] == [False, True, True]
 

@@ -90,4 +90,4 @@ def test_committed_scores_hold(tables, name):
 def test_pages_show_the_committed_scores(tables, name):
     page = (ROOT / name).read_text(encoding="utf-8")
     shown = page.split(tables.BEGIN)[1].split(tables.END)[0]
-    assert shown.strip().splitlines() == tables.block(tables.kept())
+    assert shown.strip().splitlines() == tables.block(tables.kept(), every=name != "README.md")

@@ -9,6 +9,11 @@ A library ships some hundreds of kernels a GPU and picks by shape. The space bel
 - clusters of two along either side where the GPU has clusters, one CTA otherwise;
 - splits of k that fill the SMs at most twice and leave 4 k-steps a part.
 
+Products whose A is quantised row by row first are CUTLASS kernels of serving libraries: no split, since the epilogue scales
+whole sums, and a tile by m alone, 64 x 64 or 64 x 128 up to m = 64, 64 x 128 up to 128, 128 x 128 beyond (256 x 128 too if
+an instruction has 128 rows); always 128 x 128 on sm_120 (the dispatch described in sgl-project/sglang#33216, #25532 and
+pytorch/pytorch#155991); on sm_89 any tile.
+
 Where bulk copies can't read a row (a pitch that is no multiple of 16 bytes), and on GPUs whose instructions take operands
 from registers, pointer kernels take their place, in the sizes that the names of such library kernels show
 (``…s16816gemm…128x64…``, ``cutlass_80_wmma…32x32_128x2``): sides of 64, 128 and 256, and 16 x 16 and 32 x 32 tiles with a
@@ -20,7 +25,7 @@ from functools import cache
 
 from tilesight.dtypes import dtype
 from tilesight.hardware.profile import Profile
-from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.kernels.gemm_config import MAX_SIZE, Gemm, GemmConfig
 from tilesight.kernels.instructions import MatrixFamily, matrix_family
 
 SMALL_SIDES = (8, 16, 32, 64, 96, 128, 192, 256)
@@ -34,6 +39,14 @@ RESERVED_SMEM_BYTES = 8192
 PITCH_BYTES = 16
 AREA_MAX = {"wgmma": 128 * 320, "tcgen05": 256 * 256, "mma_sync": 128 * 256, "mfma": 128 * 256}
 TILE_ROWS = 64
+_BY_ROWS = {64: ((64, 64), (64, 128)), 128: ((64, 128),), 256: ((128, 128),)}
+ROW_SCALED_TILES: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {
+    "sm_90": _BY_ROWS | {MAX_SIZE: ((128, 128),)},
+    "sm_100": _BY_ROWS | {MAX_SIZE: ((128, 128), (256, 128))},
+    "sm_103": _BY_ROWS | {MAX_SIZE: ((128, 128), (256, 128))},
+    "sm_120": {MAX_SIZE: ((128, 128),)},
+}
+"""Tiles of products of rows quantised first, by the largest m that takes them; elsewhere all."""
 POINTER_SIDES = (64, 128, 256)
 POINTER_SMALL = (16, 32)
 POINTER_SMALL_K_BYTES = 256
@@ -69,7 +82,7 @@ def _config(
 def _splits(problem: Gemm, tiles: int, tile_k: int, sms: int) -> Iterator[int]:
     """Splits worth trying for so many tiles."""
     ksteps = -(-problem.k // tile_k)
-    for split in SPLITS:
+    for split in (1,) if problem.quantise_a else SPLITS:
         if split == 1 or (tiles * problem.batch * split <= 2 * sms and ksteps >= KSTEPS_PER_SPLIT * split):
             yield split
 
@@ -85,6 +98,13 @@ def _bulk_tiles(family: MatrixFamily) -> Iterator[tuple[int, int, bool]]:
             yield tile_m, tile_n, False
         elif tile_n % least == 0 and tile_m % family.column_step == 0:
             yield tile_m, tile_n, True
+
+
+def _row_scaled_tiles(problem: Gemm, hardware: Profile) -> tuple[tuple[int, int], ...] | None:
+    """Tiles of products whose rows are quantised first; None where any may be taken."""
+    if not problem.quantise_a or hardware.architecture not in ROW_SCALED_TILES:
+        return None
+    return next(sizes for most, sizes in ROW_SCALED_TILES[hardware.architecture].items() if problem.m <= most)
 
 
 def _fits(problem: Gemm, tile_m: int, tile_n: int) -> bool:
@@ -121,9 +141,11 @@ def _bulk(problem: Gemm, hardware: Profile, family: MatrixFamily) -> Iterator[Ge
     kind = dtype(problem.dtype)
     tile_k = ROW_BYTES * 8 // kind.bits
     available = hardware.sm.smem_per_cta_max_bytes - RESERVED_SMEM_BYTES
-    for tile_m, tile_n, swap in _bulk_tiles(family):
+    row_scaled = _row_scaled_tiles(problem, hardware)
+    tiles = _bulk_tiles(family) if row_scaled is None else ((tile_m, tile_n, False) for tile_m, tile_n in row_scaled)
+    for tile_m, tile_n, swap in tiles:
         stages = min(STAGES_MAX, int(available / ((tile_m + tile_n) * tile_k * kind.bytes_per_element)))
-        if stages < 2 or not _fits(problem, tile_m, tile_n):
+        if stages < 2 or (row_scaled is None and not _fits(problem, tile_m, tile_n)):
             continue
         tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // tile_n)
         rows = tile_n if swap else tile_m
@@ -150,7 +172,11 @@ def _pointer_tiles(bits: int) -> Iterator[tuple[int, int, int]]:
 def _pointer(problem: Gemm, hardware: Profile) -> Iterator[GemmConfig]:
     kind = dtype(problem.dtype)
     available = hardware.sm.smem_per_cta_max_bytes
-    for tile_m, tile_n, tile_k in _pointer_tiles(kind.bits):
+    row_scaled, deep = _row_scaled_tiles(problem, hardware), ROW_BYTES * 8 // kind.bits
+    sizes = (
+        _pointer_tiles(kind.bits) if row_scaled is None else ((tile_m, tile_n, deep) for tile_m, tile_n in row_scaled)
+    )
+    for tile_m, tile_n, tile_k in sizes:
         stages = min(5, int(available / ((tile_m + tile_n) * tile_k * kind.bytes_per_element)))
         if stages < 2:
             continue

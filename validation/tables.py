@@ -33,8 +33,29 @@ class Run:
     words: str
     where: tuple[str, ...] = ()
     auto_config: bool = False
+    gpu: str | None = None  # a run of another GPU than the one asked for; left out of the readme
 
 
+def public_runs() -> tuple[Run, ...]:
+    """The public table by GPU and type, primary sources alone.
+
+    Profiles of GPUs other than the calibrated one take their ceilings of bandwidth and tensor rates from that table's
+    bf16 rows.
+    """
+    runs = []
+    for gpu in ("a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "gb200", "b300_sxm", "gb300", "l40s", RTX_PRO):
+        informed = "" if gpu == "h200_sxm" else ", ceiling-informed"
+        source = "source=trtllm/1.0.0" if gpu == "a100_sxm" else "source=trtllm/1.3.0rc20"
+        where = (f"gpu={gpu}", "dtype=bf16", source)
+        runs.append(Run(f"public_bf16_{gpu}", "gemm.csv.gz", f"{gpu}, bf16{informed}", where, gpu=gpu))
+        if gpu != "a100_sxm":
+            where = (f"gpu={gpu}", "dtype=fp8")
+            words = f"{gpu}, quantiser and fp8{informed}"
+            runs.append(Run(f"public_fp8_{gpu}", "gemm.csv.gz", words, where, gpu=gpu))
+    return tuple(runs)
+
+
+RTX_PRO = "rtx_pro_6000_server"
 RUNS = (
     Run("gemm_cublas", "gemm_cublas.csv", "cuBLAS, tiles as it chose"),
     Run("gemm_cublas_auto", "gemm_cublas.csv", "cuBLAS, tiles chosen by the model", auto_config=True),
@@ -42,6 +63,7 @@ RUNS = (
     Run("gemm_l2", "gemm_l2.csv", "Triton under Nsight Compute"),
     Run("tile_drift", "tile_drift.csv", "Triton, deep k"),
     Run("public_gemm", "gemm.csv.gz", "public table, this GPU, bf16", where=("gpu={gpu}", "dtype=bf16")),
+    *public_runs(),
 )
 SAMPLES = (
     Run("sample_gemm_cublas", "gemm_cublas.csv", "sample, cuBLAS"),
@@ -57,7 +79,7 @@ def find(folder: Path, name: str) -> Path | None:
 def score(run: Run, path: Path, gpu: str) -> dict[str, Any]:
     """What a run found, short enough to keep: refusals by reason, numbers with a few digits."""
     where = [condition.format(gpu=gpu) for condition in run.where]
-    result = compare_records(path, hardware=gpu, where=where, auto_config=run.auto_config)
+    result = compare_records(path, hardware=run.gpu or gpu, where=where, auto_config=run.auto_config)
     found = result.to_dict()
     reasons = Counter(refusal["reason"] for refusal in found["refused"])
     found["refused"] = [{"reason": reason, "n": count} for reason, count in sorted(reasons.items())]
@@ -115,9 +137,11 @@ def kept() -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: (known.get(row["name"], len(known)), row["name"]))
 
 
-def block(scores: list[dict[str, Any]]) -> list[str]:
-    """Markdown of both tables."""
-    return [*time_table(scores), *byte_table(scores)]
+def block(scores: list[dict[str, Any]], *, every: bool = True) -> list[str]:
+    """Markdown of both tables, of other GPUs too or not."""
+    of_others = {run.name for run in RUNS if run.gpu}
+    shown_here = [row for row in scores if every or row["name"] not in of_others]
+    return [*time_table(shown_here), *byte_table(shown_here)]
 
 
 def write_block(page: Path, lines: list[str]) -> None:
@@ -147,9 +171,8 @@ def main() -> None:
             found = score(run, path, given.gpu)
             (SCORES / f"{run.name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             print(f"{run.name}: {shown(found['mape'])} % (roofline {shown(found['roofline_mape'])} %), n {found['n']}")
-    lines = block(kept())
-    write_block(ROOT / "README.md", lines)
-    write_block(ROOT / "validation" / "README.md", lines)
+    write_block(ROOT / "README.md", block(kept(), every=False))
+    write_block(ROOT / "validation" / "README.md", block(kept()))
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ class MatrixFamily:
 
 _AMPERE = frozenset(("bf16", "fp16", "tf32", "int8"))
 _ADA = _AMPERE | {"fp8", "fp8_e5m2"}
-_BLOCK_SCALED = frozenset(("fp4", "fp6", "mxfp8", "mxfp4", "nvfp4"))
+_BLOCK_SCALED = frozenset(("fp4", "mxfp8", "mxfp4", "nvfp4"))
 _POINTER = frozenset(("cp_async",))
 _BULK = _POINTER | {"tma", "tma_persistent", "warp_specialized"}
 

@@ -15,6 +15,8 @@ from tilesight.records.read import Table
 
 INSTRUCTION_ROWS = 64
 """Rows of one wgmma."""
+QUANTISES_A = {"gemm": False, "act_quant+gemm": True}
+"""By what a measured time includes, in the tables' words: whether a kernel quantises A before the product."""
 _TRITON_KERNELS: dict[str, Kernel] = {"ptr": "cp_async", "tma": "tma_persistent"}
 
 
@@ -60,13 +62,12 @@ def requests(table: Table, *, auto_config: bool = False) -> Requests:
 
 
 def _problem(table: Table, row: int) -> Gemm:
-    if "includes" in table and table["includes"][row] != "gemm":
-        raise UnsupportedError(f"the time includes another kernel ({table['includes'][row]}), which is not modelled")
+    quantised = "includes" in table and QUANTISES_A[table["includes"][row]]
     dtype = table["dtype"][row] if "dtype" in table else "bf16"
     # public products are y = x @ w^T with w[n, k]
     layout_b: Layout = "column" if table.kind.name == "public_gemm" else "row"
     m, n, k = (int(table[name][row]) for name in ("m", "n", "k"))
-    return Gemm(m, n, k, dtype=dtype, layout_b=layout_b)
+    return Gemm(m, n, k, dtype=dtype, layout_b=layout_b, quantise_a=quantised)
 
 
 def _config_of(table: Table) -> Callable[[Table, int], GemmConfig] | None:
