@@ -6,7 +6,6 @@ from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, descri
 from tilesight.report.estimate import SMALLEST, binds, in_state, plain_config
 from tilesight.units import format_bytes, format_flop_per_s, format_percent, format_seconds
 
-
 ROUNDING = 1e-12
 """Differences below this share of the time come from rounding and are printed as none."""
 
