@@ -1,10 +1,16 @@
 """Candidate spaces: which kernels each GPU and each problem get."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from tilesight import Gemm, load_profile
+from tilesight import Gemm, GemmConfig, load_profile, predict
 from tilesight.candidates import gemm_candidates
-from tilesight.errors import UnsupportedError
+from tilesight.errors import ConfigError, UnsupportedError
+from tilesight.kernels.gemm import gemm_plan
+from tilesight.kernels.gemm_config import GemmColumns
+from tilesight.kernels.instructions import matrix_family
 
 LARGE = Gemm(4096, 4096, 4096)
 
@@ -56,3 +62,41 @@ def test_products_of_quantised_rows_have_a_tile_by_m_and_no_split(gpu, m, expect
 def test_formats_a_gpu_lacks_are_refused():
     with pytest.raises(UnsupportedError, match="sm_80 has no fp8 matrix instructions"):
         gemm_candidates(Gemm(64, 64, 64, dtype="fp8"), load_profile("a100_sxm"))
+
+
+def test_two_ctas_to_an_instruction():
+    b200 = load_profile("b200_sxm")
+    paired = [config for config in gemm_candidates(LARGE, b200) if config.cta_pair]
+    assert GemmConfig(128, 256, 64, stages=6, cluster_m=2, cta_pair=True) in paired
+    assert all((config.cluster_n if config.swap_ab else config.cluster_m) == 2 for config in paired)
+    single = GemmConfig(128, 256, 64, stages=4, cluster_m=2)
+    alone, pair = (
+        gemm_plan(GemmColumns.of([LARGE], [config], matrix_family("sm_100", "bf16")), slots=np.array([148.0]))
+        for config in (single, replace(single, cta_pair=True))
+    )
+    # 128 rows of A and 256 columns of B, 64 deep, 2 B: 16 KiB and 32 KiB; the pair stages 16 KiB of B each
+    assert (alone.demands["load"].global_bytes, pair.demands["load"].global_bytes) == (49152, 32768)
+    # an instruction reads 128 + 256 rows, or 128 + 128
+    assert (alone.demands["mma"].matrix.read_rows, pair.demands["mma"].matrix.read_rows) == (384, 256)
+    # both ask for the same and share B
+    assert alone.access.multicast_b == pair.access.multicast_b == 2
+    slow, fast = (
+        predict(LARGE, config, hardware=b200, cache="cold") for config in (single, replace(single, cta_pair=True))
+    )
+    assert slow.lookup_bytes == fast.lookup_bytes
+    assert fast.smem_bytes < slow.smem_bytes
+    assert fast.seconds <= slow.seconds
+
+
+@pytest.mark.parametrize(
+    ("gpu", "config", "message"),
+    [
+        ("h200_sxm", GemmConfig(128, 128, 64, stages=3, cluster_m=2, cta_pair=True), "cta_pair is for tcgen05"),
+        ("b200_sxm", GemmConfig(128, 128, 64, stages=3, cta_pair=True), "cluster of 1x1: two CTAs"),
+        ("b200_sxm", GemmConfig(128, 128, 64, stages=3, cluster_n=2, cta_pair=True), "cluster of 1x2: two CTAs"),
+        ("b200_sxm", GemmConfig(64, 128, 64, stages=3, cluster_m=2, cta_pair=True), "whole instructions of 128 rows"),
+    ],
+)
+def test_pairs_that_do_not_exist(gpu, config, message):
+    with pytest.raises(ConfigError, match=message):
+        predict(LARGE, config, hardware=gpu)

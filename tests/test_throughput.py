@@ -8,6 +8,7 @@ from tilesight.cost.throughput import instruction_cycles, outside_rows_s, regist
 from tilesight.errors import UnsupportedError
 from tilesight.kernels.gemm import gemm_plan
 from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig
+from tilesight.plan.action import MatrixInstructions
 
 
 def plan_of(problem, config):
@@ -36,9 +37,9 @@ LARGE = Gemm(4096, 4096, 4096)
     ],
 )
 def test_an_instruction_by_hand(n, rate, operand, cycles):
-    rows, depth = np.array(64.0), np.array(32.0 / operand)
-    found = instruction_cycles(rows, np.array([float(n)]), depth, float(rate), 128.0, np.array(float(operand)))
-    assert found == cycles
+    rows, columns, depth, one = np.array(64.0), np.array([float(n)]), np.array(32.0 / operand), np.array(1.0)
+    matrix = MatrixInstructions("wgmma", one, rows, columns, depth, operand * one, rows + columns)
+    assert instruction_cycles(matrix, float(rate), 128.0) == cycles
 
 
 def test_tensor_time_of_a_step_by_hand(hw):

@@ -6,7 +6,8 @@ A library ships some hundreds of kernels a GPU and picks by shape. The space bel
 - sides of 8 to 256 and 64 to 384, the product at most 128 x 320 on Hopper (accumulators of two warpgroups), 256 x 256 on
   tensor memory, 128 x 256 through registers;
 - tile_k of one 128-byte row, as many stages as shared memory holds, up to 8;
-- clusters of two along either side where the GPU has clusters, one CTA otherwise;
+- clusters of two along either side where the GPU has clusters, one CTA otherwise; two CTAs to an instruction too where
+  there are such instructions;
 - splits of k that fill the SMs at most twice and leave 4 k-steps a part.
 
 Products whose A is quantised row by row first are CUTLASS kernels of serving libraries: no split, since the epilogue scales
@@ -21,6 +22,7 @@ deep k; two to five stages.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 from tilesight.dtypes import dtype
@@ -156,6 +158,11 @@ def _bulk(problem: Gemm, hardware: Profile, family: MatrixFamily) -> Iterator[Ge
         for split in _splits(problem, tiles_m * tiles_n, tile_k, hardware.sm_count):
             for cluster in clusters:
                 yield _config(tile_m, tile_n, tile_k, stages, warps, "warp_specialized", cluster, swap, split)
+                if family.in_tensor_memory and rows % family.rows == 0 and cluster[swap] == 2:
+                    staged = tile_m + tile_n - (tile_m if swap else tile_n) / 2
+                    deeper = min(STAGES_MAX, int(available / (staged * tile_k * kind.bytes_per_element)))
+                    single = _config(tile_m, tile_n, tile_k, deeper, warps, "warp_specialized", cluster, swap, split)
+                    yield replace(single, cta_pair=True)
 
 
 def _pointer_tiles(bits: int) -> Iterator[tuple[int, int, int]]:

@@ -111,6 +111,20 @@ def add_ceilings(draft: Draft) -> None:
         lasting = rounded(LASTING * draft.numbers[burst])
         note = f"{LASTING} of the burst rate: runs of 0.3 to 1 s in published tables are 10 to 16 % slower"
         draft.assume(note, tensor__bf16__rate_sustained_flop_per_s=lasting)
+        _add_ceilings_of_other_formats(draft)
+
+
+def _add_ceilings_of_other_formats(draft: Draft) -> None:
+    """Formats of fewer bits have higher rates and draw about as much at them: power leaves the same share of the peak."""
+    note = "the share of its peak that bf16 reaches: at full rate each format draws about as much"
+    peaks = {name: rate for name, rate in draft.numbers.items() if name.endswith("rate_peak_flop_per_s")}
+    for name, peak in peaks.items():
+        kind = name.split(".")[1]
+        if kind in ("bf16", "fp64", "fp32"):
+            continue
+        for reached in ("rate_burst_flop_per_s", "rate_sustained_flop_per_s"):
+            share = draft.numbers[f"tensor.bf16.{reached}"] / draft.numbers["tensor.bf16.rate_peak_flop_per_s"]
+            draft.say(f"tensor.{kind}.{reached}", rounded(share * peak), "assumed", note=note)
 
 
 def add_copies(draft: Draft, measured: Profile) -> None:

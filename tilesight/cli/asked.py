@@ -83,7 +83,7 @@ def config_of(options: ConfigOptions) -> GemmConfig | None:
         raise ConfigError("--tile needs --stages, the slots of the operand ring")
     tile_m, tile_n, tile_k = sizes("tile", options.tile, 3, "128x256x64")
     given: dict[str, Any] = {"tile_m": tile_m, "tile_n": tile_n, "tile_k": tile_k}
-    given |= {"swap_ab": options.swap_ab, "pingpong": options.pingpong}
+    given |= {"swap_ab": options.swap_ab, "pingpong": options.pingpong, "cta_pair": options.cta_pair}
     if options.cluster is not None:
         given["cluster_m"], given["cluster_n"] = sizes("cluster", options.cluster, 2, "2x1")
     if options.kernel is not None:
@@ -172,7 +172,7 @@ def _shares(texts: Sequence[str]) -> dict[str, float]:
 
 Options = tuple[ProblemOptions, ConfigOptions, StateOptions]
 _SHORT = {"group": "group_m", "smem": "smem_bytes"}
-_FLAGS = ("bias", "quantise_a", "swap_ab", "pingpong")
+_FLAGS = ("bias", "quantise_a", "swap_ab", "pingpong", "cta_pair")
 _NOT_AGAINST = ("gpu", "changes")
 """Options that --against does not take: --against-gpu does."""
 

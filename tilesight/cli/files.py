@@ -138,7 +138,7 @@ def _problem(path: str, place: int, row: dict[str, Any]) -> Gemm:
 
 
 def _config(path: str, place: int, row: dict[str, Any]) -> GemmConfig:
-    given = _given(row, ("swap_ab", "pingpong"))
+    given = _given(row, ("swap_ab", "pingpong", "cta_pair"))
     try:
         if "tile" in given:
             if given.keys() & {"tile_m", "tile_n", "tile_k"}:

@@ -91,6 +91,9 @@ class ConfigOptions:
     pingpong: Annotated[
         bool, _option("--pingpong", words="Each consumer warpgroup has a tile of its own.", panel=_CONFIG)
     ] = False
+    cta_pair: Annotated[
+        bool, _option("--cta-pair", words="Two CTAs of a cluster issue one tcgen05 instruction.", panel=_CONFIG)
+    ] = False
     registers: Annotated[
         str | None, _option("--registers", metavar="COUNT", words="Registers per thread as compiled.", panel=_CONFIG)
     ] = None

@@ -17,6 +17,7 @@ import numpy as np
 
 from tilesight.cost.merging import LookupShares
 from tilesight.hardware.profile import Profile
+from tilesight.plan.action import MatrixInstructions
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts
 
@@ -55,21 +56,22 @@ class StepCosts:
         return self.fill_latency_s + self.fill_bytes_s
 
 
-def instruction_cycles(
-    m: Counts, n: Counts, k: Counts, flop_per_cycle: float, smem_bytes_per_cycle: float, operand_bytes: Counts
-) -> Counts:
+def instruction_cycles(matrix: MatrixInstructions, flop_per_cycle: float, smem_bytes_per_cycle: float) -> Counts:
     """Cycles of one m x n x k instruction with both operands in shared memory, shape (L,).
 
-    max(2 * m * n * k / rate, (m + n) * k * bytes / shared-memory rate): the second term is the read of A and B and
+    max(2 * m * n * k / rate, rows read * k * bytes / shared-memory rate): the second term is the read of A and B and
     binds below n = 64 for 16-bit types of wgmma.
 
     Examples
     --------
     >>> import numpy as np
-    >>> instruction_cycles(np.array(64.0), np.array([8.0, 64.0, 256.0]), np.array(16.0), 4096.0, 128.0, np.array(2.0))
+    >>> m, n, k, one = np.array(64.0), np.array([8.0, 64.0, 256.0]), np.array(16.0), np.array(1.0)
+    >>> instruction_cycles(MatrixInstructions("wgmma", one, m, n, k, 2 * one, m + n), 4096.0, 128.0)
     array([ 18.,  32., 128.])
     """
-    return np.maximum(2.0 * m * n * k / flop_per_cycle, (m + n) * k * operand_bytes / smem_bytes_per_cycle)
+    flop = 2.0 * matrix.m * matrix.n * matrix.k
+    read = matrix.read_rows * matrix.k * matrix.operand_bytes
+    return np.maximum(flop / flop_per_cycle, read / smem_bytes_per_cycle)
 
 
 def register_step_cycles(plan: Plan, hardware: Profile) -> Counts:
@@ -105,11 +107,7 @@ def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardwar
     rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm
     port = hardware.require("sm.smem_bandwidth_bytes_per_cycle")
     from_smem = FROM_SMEM[matrix.instruction]
-    if from_smem:
-        one = instruction_cycles(matrix.m, matrix.n, matrix.k, rate, port, matrix.operand_bytes)
-        tensor = matrix.count * one
-    else:
-        tensor = register_step_cycles(plan, hardware)
+    tensor = matrix.count * instruction_cycles(matrix, rate, port) if from_smem else register_step_cycles(plan, hardware)
     if from_smem and np.any(plan.flags["small_rows"]):
         tensor = np.where(plan.flags["small_rows"], register_step_cycles(plan, hardware), tensor)
     tensor = tensor + hardware.require(f"loop.step_{loop_kind}_cycles")
@@ -168,8 +166,11 @@ def _transfer_s(plan: Plan, a_bytes: Counts, b_bytes: Counts, hardware: Profile)
     """
     engine = plan.demands["load"].engine
     per_s = hardware.require(f"fill.{engine}_bytes_per_s")
+    half_a, half_b = 1.0 + plan.flags["halved_a"], 1.0 + plan.flags["halved_b"]
+    a_bytes, b_bytes = a_bytes / half_a, b_bytes / half_b  # a pair of CTAs stages one operand in halves
     transfer, held = (a_bytes + b_bytes) / per_s, np.zeros_like(a_bytes)
-    copies = (plan.access.multicast_a, plan.access.multicast_b)  # a CTA issues its share of what a cluster shares
+    # a CTA issues its share of what a cluster shares
+    copies = (plan.access.multicast_a / half_a, plan.access.multicast_b / half_b)
     for size, pitch, shared in zip((a_bytes, b_bytes), plan.pitch_bytes, copies, strict=True):
         odd = pitch % BOX_ROW_BYTES != 0
         if engine == "cp_async":

@@ -91,6 +91,7 @@ def _instructions(columns: GemmColumns) -> MatrixInstructions:
         n=cols / strips,
         k=np.full_like(rows, family.k_bytes * 8 / columns.dtype.bits),
         operand_bytes=np.full_like(rows, columns.operand_bytes),
+        read_rows=family.rows + cols / strips / np.where(columns.cta_pair, 2.0, 1.0),
     )
 
 
@@ -193,6 +194,8 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
             "small_rows": falls_back(columns),
             "scalar_a": scalar[0],
             "scalar_b": scalar[1],
+            "halved_a": columns.cta_pair & columns.swap_ab,
+            "halved_b": columns.cta_pair & ~columns.swap_ab,
             "spills": np.nan_to_num(columns.spills, nan=0.0) > 0,
         },
         assumptions=_assumptions(columns),

@@ -187,6 +187,9 @@ class GemmConfig:
     pingpong
         Each consumer warpgroup of a specialised kernel works on a tile of its own, so that one stores while the other
         multiplies; else they share a tile (cooperative).
+    cta_pair
+        Two CTAs of a cluster, neighbours along the instruction's row side, issue one instruction of twice the rows
+        (``tcgen05`` with ``cta_group::2``); each stages half of the operand that both multiply by.
     registers, smem_bytes, spills
         As compiled, if known: registers per thread, dynamic shared memory per CTA, spilled registers.
         None lets the model predict them.
@@ -214,6 +217,7 @@ class GemmConfig:
     swap_ab: bool = False
     split_k: int | None = 1
     pingpong: bool = False
+    cta_pair: bool = False
     registers: int | None = None
     smem_bytes: int | None = None
     spills: int | None = None
@@ -228,7 +232,7 @@ class GemmConfig:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _whole(name, getattr(self, name), ConfigError, largest, least))
         object.__setattr__(self, "kernel", _one_of("kernel", self.kernel, KERNELS, ConfigError))
-        for name in ("swap_ab", "pingpong"):
+        for name in ("swap_ab", "pingpong", "cta_pair"):
             object.__setattr__(self, name, _truth(name, getattr(self, name), ConfigError))
         if self.warps is None:
             rows = self.tile_n if self.swap_ab else self.tile_m
@@ -242,6 +246,7 @@ class GemmConfig:
             text += f", group {self.group_m}"
         text += ", swap_ab" if self.swap_ab else ""
         text += ", ping-pong" if self.pingpong else ""
+        text += ", CTA pair" if self.cta_pair else ""
         text += f", split {self.split_k or 'auto'}" if self.split_k != 1 else ""
         return f"GemmConfig({text})"
 
@@ -279,6 +284,7 @@ class GemmColumns:
     cluster_n: Counts
     swap_ab: NDArray[np.bool_]
     pingpong: NDArray[np.bool_]
+    cta_pair: NDArray[np.bool_]
     split_k: Counts
     registers: Counts
     smem_bytes: Counts
@@ -324,6 +330,7 @@ class GemmColumns:
             bias=equals(problems, "bias", True),
             quantise_a=equals(problems, "quantise_a", True),
             pingpong=equals(configs, "pingpong", True),
+            cta_pair=equals(configs, "cta_pair", True),
             row_a=equals(problems, "layout_a", "row"),
             row_b=equals(problems, "layout_b", "row"),
             **{name: column(configs, name) for name in (*_NUMBERS, *_OPTIONAL)},

@@ -59,9 +59,11 @@ def transposed(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool
 
 
 def operand_tiles(columns: GemmColumns) -> tuple[Tile, Tile]:
-    """The A tile (tile_m, tile_k) and the B tile (tile_k, tile_n) of one k-step."""
+    """What a CTA stages of A (tile_m, tile_k) and of B (tile_k, tile_n) in one k-step; a pair halves what it shares."""
     size = np.full_like(columns.tile_m, columns.operand_bytes)
-    return Tile(columns.tile_m, columns.tile_k, size), Tile(columns.tile_k, columns.tile_n, size)
+    staged_m = columns.tile_m / np.where(columns.cta_pair & columns.swap_ab, 2.0, 1.0)
+    staged_n = columns.tile_n / np.where(columns.cta_pair & ~columns.swap_ab, 2.0, 1.0)
+    return Tile(staged_m, columns.tile_k, size), Tile(columns.tile_k, staged_n, size)
 
 
 def stage_bytes(columns: GemmColumns) -> Counts:
@@ -180,6 +182,18 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
     yield (
         columns.pingpong & ((columns.warps % 4 != 0) | (columns.warps < 8)),
         "pingpong with {warps:g} warps: it takes two warpgroups (8 warps) or more",
+    )
+    along_rows = np.where(columns.swap_ab, columns.cluster_n, columns.cluster_m)
+    if not family.in_tensor_memory:
+        yield columns.cta_pair, f"cta_pair is for tcgen05; this GPU has {family.name}"
+    yield (
+        columns.cta_pair & ((along_rows % 2 != 0) | ~specialized),
+        "cta_pair with a cluster of {cluster_m:g}x{cluster_n:g}: two CTAs of a warp_specialized kernel pair up along m "
+        "(n with swap_ab)",
+    )
+    yield (
+        columns.cta_pair & (rows % family.rows != 0),
+        f"cta_pair: each CTA has whole instructions of {family.rows} rows",
     )
     yield (
         ~specialized & (columns.cluster_m * columns.cluster_n > 1),

@@ -36,8 +36,9 @@ class Action:
 class MatrixInstructions:
     """Matrix instructions of one execution of an MMA action.
 
-    ``instruction`` is the family (``"wgmma"`` or ``"mma_sync"``); ``count`` instructions are issued, each
-    m x n x k = ``m`` x ``n`` x ``k``, with ``operand_bytes`` per element. Arrays have shape (L,).
+    ``instruction`` is the family (as ``"wgmma"`` or ``"mma_sync"``); ``count`` instructions are issued, each
+    m x n x k = ``m`` x ``n`` x ``k``, with ``operand_bytes`` per element. An SM reads ``read_rows`` rows of k elements
+    of both operands from its shared memory: m + n, less where two CTAs share one instruction. Arrays have shape (L,).
     """
 
     instruction: str
@@ -46,6 +47,7 @@ class MatrixInstructions:
     n: Counts
     k: Counts
     operand_bytes: Counts
+    read_rows: Counts
 
 
 @dataclass(frozen=True)
