@@ -19,7 +19,7 @@ errors units dtypes files resource display
 hardware/ numbers rules tables profile write system load derive
 plan/ tile action graph loop launch access plan
 cost/ occupancy clock merging throughput schedule cycles body modulo orders replay
-cost/ envelope reuse drift cache network roofline price gemm_body estimate explanation
+cost/ envelope ends reuse drift cache network roofline price gemm_body estimate explanation
 kernels/ instructions gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
 dsmem/
 fusion/

@@ -107,7 +107,9 @@ def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardwar
     rate = hardware.tensor[plan.dtype].flop_per_cycle_per_sm
     port = hardware.require("sm.smem_bandwidth_bytes_per_cycle")
     from_smem = FROM_SMEM[matrix.instruction]
-    tensor = matrix.count * instruction_cycles(matrix, rate, port) if from_smem else register_step_cycles(plan, hardware)
+    tensor = (
+        matrix.count * instruction_cycles(matrix, rate, port) if from_smem else register_step_cycles(plan, hardware)
+    )
     if from_smem and np.any(plan.flags["small_rows"]):
         tensor = np.where(plan.flags["small_rows"], register_step_cycles(plan, hardware), tensor)
     tensor = tensor + hardware.require(f"loop.step_{loop_kind}_cycles")
