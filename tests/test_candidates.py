@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilesight import Gemm, GemmConfig, load_profile, predict
+from tilesight import Gemm, GemmConfig, load_profile, predict, rank
 from tilesight.candidates import gemm_candidates
 from tilesight.errors import ConfigError, UnsupportedError
 from tilesight.kernels.gemm import gemm_plan
@@ -100,3 +100,54 @@ def test_two_ctas_to_an_instruction():
 def test_pairs_that_do_not_exist(gpu, config, message):
     with pytest.raises(ConfigError, match=message):
         predict(LARGE, config, hardware=gpu)
+
+
+def test_rows_are_judged_as_the_kernel_reads_them(h200):
+    # A column by column is transposed first, and then has rows of 1009 bytes
+    found = gemm_candidates(Gemm(256, 1024, 1009, dtype="fp8", layout_a="column"), h200)
+    assert {config.kernel for config in found} == {"cp_async"}
+    assert len(rank(Gemm(256, 1024, 1009, dtype="fp8", layout_a="column"), hardware=h200)) > 0
+
+
+def test_one_sm_has_candidates_without_clusters(h200):
+    best = rank(LARGE, hardware=h200, sms=1).best
+    assert best.cluster_m * best.cluster_n == 1
+
+
+def test_clusters_that_a_gpu_does_not_know_are_pruned_one_by_one():
+    configs = [GemmConfig(64, 64, 64, 3), GemmConfig(64, 64, 64, 3, cluster_m=16)]
+    ranking = rank(LARGE, configs, hardware="gb200")
+    assert ranking.configs == (configs[0],)
+    ((config, reason),) = ranking.pruned
+    assert config == configs[1]
+    assert "cluster" in reason
+
+
+def test_an_old_output_is_read(h200):
+    config = GemmConfig(128, 128, 64, stages=4)
+    new, old = (predict(Gemm(8192, 8192, 128, beta=beta), config, hardware=h200, cache="cold") for beta in (0.0, 1.0))
+    size = 8192 * 8192 * 2
+    assert old.dram_read_bytes - new.dram_read_bytes == pytest.approx(size)
+    assert old.lookup_bytes - new.lookup_bytes == pytest.approx(size)
+    assert old.seconds > new.seconds
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind", "layouts", "kernels"),
+    [
+        ("h200_sxm", "fp8", ("row", "column"), 0),
+        ("h200_sxm", "fp8", ("column", "row"), 2),
+        ("h200_sxm", "bf16", ("column", "row"), 0),
+        ("l40s", "fp8", ("row", "row"), 1),
+        ("b200_sxm", "fp8", ("row", "row"), 0),
+        ("b200_sxm", "nvfp4", ("row", "row"), 1),
+    ],
+)
+def test_layouts_that_instructions_do_not_take_are_transposed_first(gpu, kind, layouts, kernels):
+    problem = Gemm(4096, 4096, 4096, dtype=kind, layout_a=layouts[0], layout_b=layouts[1])
+    estimate = rank(problem, hardware=gpu, top=1)[0]
+    assert (estimate.terms["preparation"] > 0) == (kernels > 0)
+    assert any("transposed by a kernel" in text for text in estimate.assumptions) == (kernels > 0)
+    hardware = load_profile(gpu)
+    columns = GemmColumns.of([problem], [GemmConfig(128, 128, 128, 3)], matrix_family(hardware.architecture, kind))
+    assert gemm_plan(columns, slots=np.array([100.0])).launch.earlier_kernels == kernels

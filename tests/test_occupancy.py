@@ -214,8 +214,8 @@ def test_no_cluster_has_more_than_16_ctas(hw):
 def test_a_size_between_takes_the_next_larger(hw, altered):
     # without 2: the 80 SMs of clusters of 4, 40 clusters; never more than the GPU holds of the size itself
     assert cluster_sms(np.array([2.0]), 100.0, altered(hw, {"gpc.max_active_clusters.2": None})) == 80
-    # gb200 has 36 clusters of 4 = 144 of 152 SMs, and no number for 2
-    assert cluster_sms(np.array([2.0, 4.0]), 152.0, load_profile("gb200")).tolist() == [144, 144]
+    # gb200 has 36 clusters of 4 = 144 of 152 SMs, which hold its clusters of 3 too, and 76 of 2
+    assert cluster_sms(np.array([2.0, 3.0, 4.0]), 152.0, load_profile("gb200")).tolist() == [152, 144, 144]
 
 
 def test_gpus_without_clusters_place_ctas_anywhere():

@@ -79,8 +79,8 @@ def test_bytes_are_conserved_between_levels(gpu, problem, config, situation):
 def test_terms_sum_to_the_time(gpu, problem, config, situation):
     estimate = priced(problem, config, gpu, **situation)
     assert sum(estimate.terms.values()) == pytest.approx(estimate.seconds, abs=1e-12, rel=1e-12)
-    # a chip full of CTAs may merge more or read more than its tail does: only these two may give back
-    assert all(seconds >= -1e-15 for name, seconds in estimate.terms.items() if name not in ("merging", "tail"))
+    # merging may find more sharers than the requests that can meet: it alone may give back
+    assert all(seconds >= -1e-15 for name, seconds in estimate.terms.items() if name != "merging")
 
 
 @given(problems, configs, situations)

@@ -152,7 +152,7 @@ def test_a_launch_that_fits_in_part_of_one_wave(hw):
 
 def test_a_launch_faster_than_its_roofline(estimate):
     page = line_with(text(replace(estimate, roofline_s=2 * estimate.seconds), width=200), "roofline")
-    assert page.endswith("the estimate is 0.50 times that, which counts operands in L2 as DRAM reads")
+    assert page.endswith("the estimate is 0.50 times that, which reads all operands from DRAM at the rate of a copy")
     assert "counts operands" not in text(replace(estimate, roofline_s=estimate.seconds / 2), width=200)
 
 

@@ -27,7 +27,8 @@ from functools import cache
 
 from tilesight.dtypes import dtype
 from tilesight.hardware.profile import Profile
-from tilesight.kernels.gemm_config import MAX_SIZE, Gemm, GemmConfig
+from tilesight.kernels.gemm_config import MAX_SIZE, Gemm, GemmColumns, GemmConfig
+from tilesight.kernels.gemm_legal import TENSOR_MEMORY_COLUMNS, TMA_PITCH_BYTES, pitch_bytes
 from tilesight.kernels.instructions import MatrixFamily, matrix_family
 
 SMALL_SIDES = (8, 16, 32, 64, 96, 128, 192, 256)
@@ -38,7 +39,6 @@ STAGES_MAX = 8
 ROW_BYTES = 128
 RESERVED_SMEM_BYTES = 8192
 """Barriers, descriptors and what an epilogue keeps beside the ring."""
-PITCH_BYTES = 16
 AREA_MAX = {"wgmma": 128 * 320, "tcgen05": 256 * 256, "mma_sync": 128 * 256, "mfma": 128 * 256}
 TILE_ROWS = 64
 _BY_ROWS = {64: ((64, 64), (64, 128)), 128: ((64, 128),), 256: ((128, 128),)}
@@ -96,6 +96,12 @@ def _bulk_tiles(family: MatrixFamily) -> Iterator[tuple[int, int, bool]]:
     for tile_m, tile_n in sorted(sides):
         if tile_m * tile_n > AREA_MAX[family.name]:
             continue
+        if (
+            family.in_tensor_memory
+            and min(tile_m, tile_n) > family.rows
+            and max(tile_m, tile_n) > TENSOR_MEMORY_COLUMNS / 2
+        ):
+            continue
         if tile_m % least == 0 and tile_n % family.column_step == 0:
             yield tile_m, tile_n, False
         elif tile_n % least == 0 and tile_m % family.column_step == 0:
@@ -131,11 +137,9 @@ def gemm_candidates(problem: Gemm, hardware: Profile) -> list[GemmConfig]:
     """
     kind = dtype(problem.dtype)
     family = matrix_family(hardware.architecture, kind.name)
-    pitches = [
-        (problem.k if problem.layout_a == "row" else problem.m) * kind.bits / 8,
-        (problem.n if problem.layout_b == "row" else problem.k) * kind.bits / 8,
-    ]
-    bulk = family.from_smem and all(pitch % PITCH_BYTES == 0 for pitch in pitches)
+    tile = GemmConfig(TILE_ROWS, TILE_ROWS, ROW_BYTES, stages=2)
+    pitches = pitch_bytes(GemmColumns.of([problem], [tile], family))
+    bulk = family.from_smem and all(pitch[0] % TMA_PITCH_BYTES == 0 for pitch in pitches)
     return list(_bulk(problem, hardware, family) if bulk else _pointer(problem, hardware))
 
 
@@ -152,7 +156,7 @@ def _bulk(problem: Gemm, hardware: Profile, family: MatrixFamily) -> Iterator[Ge
         tiles_m, tiles_n = -(-problem.m // tile_m), -(-problem.n // tile_n)
         rows = tile_n if swap else tile_m
         warps = 8 if rows >= 2 * TILE_ROWS else 4
-        clusters = [(1, 1)] if tiles_m * tiles_n == 1 else []
+        clusters = [(1, 1)]
         clusters += [(2, 1)] if tiles_m > 1 else []
         clusters += [(1, 2)] if tiles_n > 1 else []
         for split in _splits(problem, tiles_m * tiles_n, tile_k, hardware.sm_count):

@@ -12,7 +12,7 @@ from tilesight.cost.occupancy import cluster_sms, registers_per_cta
 from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
 from tilesight.dtypes import DType, dtype
-from tilesight.errors import ConfigError, UnsupportedError
+from tilesight.errors import ConfigError, TilesightError, UnsupportedError
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm import gemm_plan
 from tilesight.kernels.gemm_config import KERNELS, Gemm, GemmColumns, GemmConfig
@@ -82,8 +82,14 @@ def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[i
         "a CTA needs {file:.0f} registers, {more:.0f} more than the SM has",
         {"file": file, "more": file - sm.registers},
     )
+    size = columns.cluster_m * columns.cluster_n
+    for clusters in np.unique(size):
+        try:
+            cluster_sms(np.array([clusters]), float(hardware.sm_count), hardware)
+        except TilesightError as error:
+            note(size == clusters, str(error).replace("{", "{{").replace("}", "}}"))
     note(
-        columns.cluster_m * columns.cluster_n > sms,
+        size > sms,
         f"cluster {{cluster_m:g}}x{{cluster_n:g}} wants as many SMs at once; {sms} may be used",
     )
     return reasons

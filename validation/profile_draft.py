@@ -122,6 +122,8 @@ def _add_ceilings_of_other_formats(draft: Draft) -> None:
         kind = name.split(".")[1]
         if kind in ("bf16", "fp64", "fp32"):
             continue
+        if peak <= draft.numbers["tensor.bf16.rate_sustained_flop_per_s"]:
+            continue  # so slow a format draws less
         for reached in ("rate_burst_flop_per_s", "rate_sustained_flop_per_s"):
             share = draft.numbers[f"tensor.bf16.{reached}"] / draft.numbers["tensor.bf16.rate_peak_flop_per_s"]
             draft.say(f"tensor.{kind}.{reached}", rounded(share * peak), "assumed", note=note)

@@ -30,6 +30,7 @@ ADA = "NVIDIA L40S datasheet (2023)"
 HGX = "NVIDIA Blackwell and Blackwell Ultra datasheets, HGX, per GPU, dense"
 NVL72 = "NVIDIA GB200 and GB300 NVL72 datasheets, per GPU, dense"
 VERDA = "Verda, GB300 NVL72 architecture (2025), specifications per GPU without sparsity"
+PAIRS = "a TPC holds two SMs, so that pairs fill all of them, as on b200_sxm"
 FLASHINFER = "FlashInfer source, measurement notes of its Blackwell kernels (2026)"
 PRO_CARD = "aiconfigurator, systems/rtx_pro_6000_server.yaml: as the card reports, peaks at its 2430 MHz"
 BENCHES = "te42kyfo, gpu-benches, gpu-l2-cache (measured, GitHub)"
@@ -186,6 +187,7 @@ def gb200(measured: Profile) -> Draft:
     draft = data_center_blackwell("gb200", "sm_100", 152, boost, 186e9, 2500e12)
     draft.tensor("datasheet", NVL72, int8=(16384, 5e15), fp4=(32768, 10e15), fp64=(128, 40e12))
     draft.clusters(f"{FLASHINFER}: maximum active clusters of a GB200", P4=36, P8=15)
+    draft.assume(PAIRS, gpc__max_active_clusters__2=76)
     return draft
 
 
@@ -201,6 +203,7 @@ def gb300(measured: Profile) -> Draft:
     for key, value in fp64.items():
         draft.say(f"tensor.fp64.{key}", value, "assumed", note="as b300_sxm, by SMs", origin="b300_sxm")
     draft.clusters(f"{FLASHINFER}: clusters of a GB300 with one CTA of 226 KiB an SM", P4=36, P8=14)
+    draft.assume(PAIRS, gpc__max_active_clusters__2=76)
     return draft
 
 

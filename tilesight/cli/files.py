@@ -107,7 +107,7 @@ def _json_rows(path: str, text: str, columns: Sequence[str]) -> list[_Row]:
     if isinstance(rows, dict) and isinstance(rows.get("ranked"), list):  # what rank --json wrote
         rows = [row.get("config_fields") if isinstance(row, dict) else row for row in rows["ranked"]]
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise TableError("expected a list of objects, one a row, or what rank --json wrote", file=path)
+        raise TableError("expected a list of objects, one a row, or what rank gemm --json wrote", file=path)
     for place, row in enumerate(rows, start=1):
         for name in row:
             if name not in columns:

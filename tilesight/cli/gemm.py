@@ -64,7 +64,9 @@ def rank_shapes(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Products, .csv or .json: m, n, k, dtype, batch, ...")],
     state: StateOptions,
     candidates: Candidates = None,
-    top: Annotated[str, typer.Option(metavar="COUNT", help="Keep the first so many of each.")] = "1",
+    top: Annotated[
+        str, typer.Option(metavar="COUNT", help="Keep the first so many of each; the page shows the best, --json all.")
+    ] = "1",
     as_json: Json = False,
 ) -> None:
     """Matrix products of a file: the best configuration of each."""

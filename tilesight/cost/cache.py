@@ -9,7 +9,7 @@ fabric for the half of its lines that are homed in the far partition, and always
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,20 @@ class Traffic:
     reread_hit_share: Counts
     resident_after: Counts
     dirty_after_bytes: Counts
+
+
+def with_old_output(moved: Traffic, old_bytes: Counts) -> Traffic:
+    """The traffic of a launch that also reads ``old_bytes`` of an old C and a bias once, as resident as operands are."""
+    missed = old_bytes * (1.0 - moved.resident_share)
+    lookups = moved.lookup_bytes + old_bytes
+    hits = moved.hit_rate * moved.lookup_bytes + old_bytes - missed
+    return replace(
+        moved,
+        requested_bytes=moved.requested_bytes + old_bytes,
+        lookup_bytes=lookups,
+        dram_read_bytes=moved.dram_read_bytes + missed,
+        hit_rate=np.where(lookups > 0, hits / np.maximum(lookups, 1.0), moved.hit_rate),
+    )
 
 
 def copies_of_line(hardware: Profile) -> tuple[float, float]:

@@ -31,15 +31,14 @@ def _added_s(plan: Plan, costs: StepCosts, hardware: Profile) -> Counts:
 
 
 def epilogue_s(plan: Plan, active: Counts, costs: StepCosts, hardware: Profile) -> Counts:
-    """Store of the last tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs), in seconds."""
+    """Store of the last tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs), in seconds, shape (L,)."""
     kind = "in_order" if plan.in_order else "specialized"
     tile_bytes = plan.demands["store"].global_bytes
     assert tile_bytes is not None
-    sms = np.minimum(active, float(hardware.sm_count))
     own = hardware.require(f"epilogue.{kind}_bytes_per_s")
     chip = hardware.require("l2.store_bytes_per_s")
     fixed = hardware.require(f"epilogue.{kind}_fixed_s")
-    return fixed + _added_s(plan, costs, hardware) + tile_bytes / np.minimum(own, chip / sms)
+    return fixed + _added_s(plan, costs, hardware) + tile_bytes / np.minimum(own, chip / active)
 
 
 ROUNDS_LIKE = {"tma": "cp_async"}

@@ -116,7 +116,7 @@ def waves(launch: Launch, resident: Occupancy, hardware: Profile, sms: int | Non
     slots = sm_slots * resident.ctas_per_sm
     # a grid that leaves SMs empty spreads one CTA an SM before it doubles up
     full = np.floor(launch.tiles / slots)
-    tail = launch.tiles - full * slots
+    tail = np.clip(launch.tiles - full * slots, 0.0, slots)
     return Waves(slots, resident.ctas_per_sm, full, tail, np.ceil(tail / sm_slots))
 
 

@@ -7,8 +7,8 @@
 - preparation: kernels before this one, that transpose or quantise an operand; prologue: the fill of one stage;
 - k-steps: tensor time of all k-steps, as if waves were fractions; then what each further bound adds to the period, in
   this order: the loop's own instructions, the ring, L2 lookups if neighbours merged all they could, what merging loses,
-  the copy engine, DRAM; then what the whole last round costs beyond its fraction (tail), and what the fall of the clock
-  under load adds;
+  the copy engine, DRAM; then the tensor time of the whole last round beyond its fraction (tail), and what the fall of the
+  clock under load adds;
 - between rounds: what each further tile of a slot pays beyond its k-steps; epilogue: the last tile's store; reduction:
   the second kernel of a split; DRAM floor: what is left of DRAM time after all that overlaps.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.cache import Traffic, traffic
+from tilesight.cost.cache import Traffic, traffic, with_old_output
 from tilesight.cost.clock import StepLoad, loaded_clock_hz, tensor_hz
 from tilesight.cost.ends import (
     between_rounds_s,
@@ -187,6 +187,9 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     bulk = plan.demands["load"].engine == "tma"
     shares = lookup_shares(plan.access, plan.in_order, bulk, crowd, np.maximum(rounds.waves, 1.0), hardware)
     moved = traffic(plan.access, rounds.slots, shares, hardware, situation.cache, situation.resident)
+    added = plan.demands["add"].global_bytes
+    if added is not None and np.any(added):
+        moved = with_old_output(moved, plan.launch.tiles * added)
     costs = step_costs(plan, shares, moved.resident_share, hardware)
 
     steps = plan.loop.iterations
@@ -194,13 +197,16 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     full_reads = np.where(has_tail, moved.full_read_bytes, moved.dram_read_bytes)
     full_reads = full_reads / np.maximum(rounds.full * rounds.slots, 1.0) / steps
     tail_reads = np.where(has_tail, moved.tail_read_bytes / np.maximum(rounds.tail, 1.0) / steps, 0.0)
-    full = _period(plan, costs, rounds.per_sm, rounds.slots, full_reads, hardware, situation)
+    outside = outside_rows_s(plan, rounds.slots, np.maximum(rounds.rounds, 1.0), hardware)
+    full = _period(plan, costs, rounds.per_sm, rounds.slots, full_reads, hardware, situation, outside)
     tail_ctas = np.maximum(rounds.tail, 1.0)
-    tail = _period(plan, costs, np.maximum(rounds.tail_per_sm, 1.0), tail_ctas, tail_reads, hardware, situation)
+    tail = _period(
+        plan, costs, np.maximum(rounds.tail_per_sm, 1.0), tail_ctas, tail_reads, hardware, situation, outside
+    )
 
     full_steps, tail_steps = steps * rounds.full, np.where(has_tail, steps, 0.0)
     full_s, tail_s = full_steps * full.seconds, tail_steps * tail.seconds
-    all_steps = steps * rounds.waves
+    last, fraction = tail.parts_s(), steps * rounds.waves - full_steps
     unloaded_s = full_steps * full.unloaded_s + tail_steps * tail.unloaded_s
     between = between_rounds_s(plan, rounds, costs, hardware)
     between = np.where(plan.pingpong, np.maximum(between - full_s - tail_s, 0.0), between)
@@ -209,12 +215,12 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
         "descriptors": descriptor_s(plan, hardware),
         "preparation": preparation_s(plan, hardware),
         "prologue": costs.fill_s,
-        "k-steps": all_steps * full.unloaded["tensor"],
-        **{term: all_steps * value for term, value in full.parts_s().items()},
-        "tail": tail_steps * tail.unloaded_s - (all_steps - full_steps) * full.unloaded_s,
+        "k-steps": steps * rounds.waves * full.unloaded["tensor"],
+        **{term: full_steps * value + tail_steps * last[term] for term, value in full.parts_s().items()},
+        "tail": tail_steps * tail.unloaded["tensor"] - fraction * full.unloaded["tensor"],
         "clock": full_s + tail_s - unloaded_s,
         "between rounds": between,
-        "epilogue": epilogue_s(plan, np.where(has_tail, rounds.tail, rounds.slots), costs, hardware),
+        "epilogue": epilogue_s(plan, _storing(rounds, has_tail, hardware, situation), costs, hardware),
         "reduction": reduction_s(plan, hardware),
     }
     before = terms["start"] + terms["descriptors"] + terms["preparation"] + terms["prologue"]
@@ -247,6 +253,12 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     )
 
 
+def _storing(rounds: Waves, has_tail: NDArray[np.bool_], hardware: Profile, situation: Situation) -> Counts:
+    """SMs that store the last tiles, shape (L,)."""
+    sms = float(hardware.sm_count if situation.sms is None else situation.sms)
+    return np.minimum(np.where(has_tail, rounds.tail, rounds.slots), sms)
+
+
 def _period(
     plan: Plan,
     costs: StepCosts,
@@ -255,8 +267,11 @@ def _period(
     read_bytes: Counts,
     hardware: Profile,
     situation: Situation,
+    outside: Counts,
 ) -> Period:
     """Period of ``total`` CTAs, ``per_sm`` on the busiest SM, that each read ``read_bytes`` of DRAM a step.
+
+    ``outside`` is the copy engine's time for rows outside the matrix, a step.
 
     The clock is the one at which the step's work, done as fast as what goes by the clock allows (tensor cores, the
     loop's own instructions), meets the limits. Where something else binds, less power is drawn and the clock is higher;
@@ -272,7 +287,6 @@ def _period(
     load = StepLoad(clocked, total * flop, total * stage_bytes, total * read_bytes)
     clock = loaded_clock_hz(load, plan.dtype, situation.busy_s, hardware)
     fill = costs.fill_latency_s + per_sm * costs.fill_bytes_s
-    outside = outside_rows_s(plan, total, hardware)
     shared = {
         "l2": total * costs.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
         "merged l2": total * costs.merged_bytes / hardware.require("l2.lookup_bytes_per_s"),
@@ -316,10 +330,6 @@ def _dram_floor_s(
         evicted = hardware.require("l2.dirty_evicted_share") * (reads + plan.access.c_bytes)
         evicted = np.minimum(evicted, situation.dirty_bytes)
         seconds = seconds + evicted / hardware.require("dram.bandwidth_write_bytes_per_s")
-    added = plan.demands["add"].global_bytes
-    if added is not None and np.any(added):
-        old = plan.launch.tiles * added  # the old C is read once
-        seconds = seconds + old / hardware.require("dram.bandwidth_read_bytes_per_s") * (1.0 - moved.resident_share)
     return terms["start"] + terms["preparation"] + terms["prologue"] + terms["reduction"] + seconds
 
 

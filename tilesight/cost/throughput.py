@@ -190,13 +190,13 @@ def _transfer_s(plan: Plan, a_bytes: Counts, b_bytes: Counts, hardware: Profile)
     return transfer, held
 
 
-def outside_rows_s(plan: Plan, in_flight: Counts, hardware: Profile) -> Counts:
+def outside_rows_s(plan: Plan, slots: Counts, rounds: Counts, hardware: Profile) -> Counts:
     """Time a tile for which rows outside the matrix hold the bulk-copy engine of the busiest SM, shape (L,).
 
     A tile that sticks out of A has whole rows outside, one that sticks out of B whole boxes of 128 bytes, tile_k rows
-    each; other loads have none. All such tiles of the ``in_flight`` CTAs share the rate ``fill.rows_outside_per_s``,
-    each has ``fill.row_outside_s`` a row at worst and the time of a row inside at best. The busiest SM has
-    ceil(share of such tiles * waves) of them in all its waves.
+    each; other loads have none. Such tiles that run at once, up to ``slots``, share ``fill.rows_outside_per_s``, each
+    has ``fill.row_outside_s`` a row at worst and the time of a row inside at best. Of its ``rounds`` tiles the busiest
+    slot has ceil(such tiles / slots).
     """
     access = plan.access
     if plan.demands["load"].engine != "tma":
@@ -207,12 +207,10 @@ def outside_rows_s(plan: Plan, in_flight: Counts, hardware: Profile) -> Counts:
     if not np.any(rows_a + rows_b):
         return np.zeros(len(plan))
     ragged = (rows_a > 0) * access.tiles_n + (rows_b > 0) * access.tiles_m - (rows_a > 0) * (rows_b > 0)
-    share = ragged / (access.tiles_m * access.tiles_n)
-    at_once = share * np.minimum(in_flight, plan.launch.tiles)
+    ragged = ragged * access.parts
     least, most = hardware.require("fill.row_128_s"), hardware.require("fill.row_outside_s")
-    row_s = np.clip(at_once / hardware.require("fill.rows_outside_per_s"), least, max(least, most))
-    further = np.maximum(plan.launch.tiles / in_flight, 1.0)
-    return (rows_a + rows_b) * row_s * np.minimum(np.ceil(share * further - 1e-9) / further, 1.0)
+    row_s = np.clip(np.minimum(ragged, slots) / hardware.require("fill.rows_outside_per_s"), least, max(least, most))
+    return (rows_a + rows_b) * row_s * np.minimum(np.ceil(ragged / slots) / rounds, 1.0)
 
 
 def _scalar_cycles(plan: Plan, hardware: Profile) -> Counts:

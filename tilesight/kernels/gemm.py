@@ -99,11 +99,18 @@ QUANTISER_INPUT_BYTES = 2
 """A arrives in bf16 where it is quantised first."""
 
 
+def _turned(columns: GemmColumns) -> NDArray[np.bool_]:
+    """Whether a kernel transposes an operand first, shape (L,); a quantiser does so on its way."""
+    turn_a, turn_b = transposed(columns)
+    return (turn_a & ~columns.quantise_a) | turn_b
+
+
 def _earlier(columns: GemmColumns) -> tuple[Counts, Counts]:
     """Kernels before the product and the bytes they read and write: transposed operands, a quantised A."""
     size = columns.operand_bytes
     a, b = columns.m * columns.k * columns.batch, columns.k * columns.n * columns.batch
     turn_a, turn_b = transposed(columns)
+    turn_a = turn_a & ~columns.quantise_a  # the quantiser writes what the product wants
     quantise = np.where(columns.quantise_a, a * (QUANTISER_INPUT_BYTES + size), 0.0)
     kernels = turn_a.astype(float) + turn_b + columns.quantise_a
     return kernels, np.where(turn_a, 2 * size * a, 0.0) + np.where(turn_b, 2 * size * b, 0.0) + quantise
@@ -150,7 +157,8 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     is_split = split > 1
     earlier_kernels, earlier_bytes = _earlier(columns)
     results = columns.m * columns.n * columns.batch
-    operands = (columns.m * columns.k + columns.k * columns.n) * columns.batch * size
+    size_a = np.where(columns.quantise_a, float(QUANTISER_INPUT_BYTES), size)
+    operands = (columns.m * columns.k * size_a + columns.k * columns.n * size) * columns.batch
     return Plan(
         kernel=f"gemm.{KERNELS[kernel]}",
         dtype=columns.dtype.rate_name,
@@ -208,5 +216,8 @@ def _assumptions(columns: GemmColumns) -> dict[str, NDArray[np.bool_]]:
             len(columns), True
         ),
         "registers per thread predicted: accumulators plus addresses and loop state": np.isnan(columns.registers),
+        "operands transposed by a kernel of their own first: the instructions want k contiguous (row A, column B)": (
+            _turned(columns)
+        ),
         "split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part": np.isnan(columns.split_k),
     }

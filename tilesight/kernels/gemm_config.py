@@ -142,7 +142,8 @@ class Gemm:
     @property
     def compulsory_bytes(self) -> float:
         """Least bytes moved: each operand read once (C too where beta is not 0), the result written once."""
-        operands = (self.m * self.k + self.k * self.n) * dtype(self.dtype).bytes_per_element
+        size = dtype(self.dtype).bytes_per_element
+        operands = self.m * self.k * (2 if self.quantise_a else size) + self.k * self.n * size
         result = self.m * self.n * self.output_bytes
         return self.batch * (operands + result * (2 if self.beta else 1))
 
@@ -150,7 +151,9 @@ class Gemm:
         text = f"gemm {self.m} x {self.n} x {self.k} {self.dtype}"
         text = f"{self.batch} x {text}" if self.batch > 1 else text
         layouts = "".join(layout[0] for layout in (self.layout_a, self.layout_b))
+        usual = dtype(self.dtype).output or self.dtype
         said = [
+            f"to {self.output}" if self.output != usual else "",
             f"layouts {layouts}" if layouts != "rr" else "",
             "+ C" if self.beta else "",
             "+ bias" if self.bias else "",

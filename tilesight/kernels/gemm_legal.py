@@ -17,7 +17,6 @@ ACCUMULATOR_BYTES = 4
 SPECIALIZED_EXTRA_WARPS = 4
 WARPGROUP_WARPS = 4
 TENSOR_MEMORY_LANES, TENSOR_MEMORY_COLUMNS = 128, 512
-SIXTEEN_BITS = 16
 
 
 def instruction_rows(columns: GemmColumns) -> Counts:
@@ -52,9 +51,9 @@ def is_bulk(columns: GemmColumns) -> NDArray[np.bool_]:
 def transposed(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Whether A and B go through a transposing kernel first, shape (L,) each.
 
-    wgmma takes operands of other than 16 bits only with k contiguous.
+    Instructions take some formats only with k contiguous.
     """
-    wants_k = columns.family.name == "wgmma" and columns.dtype.bits != SIXTEEN_BITS
+    wants_k = columns.dtype.bits in columns.family.k_major_bits
     return wants_k & ~columns.row_a, wants_k & columns.row_b
 
 
@@ -205,5 +204,5 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
     a, b = pitch_bytes(columns)
     yield (
         is_bulk(columns) & ((a % TMA_PITCH_BYTES != 0) | (b % TMA_PITCH_BYTES != 0)),
-        "m = {m:g}, n = {n:g}, k = {k:g}: bulk loads want rows of a multiple of 16 bytes; use kernel cp_async",
+        "m = {m:.0f}, n = {n:.0f}, k = {k:.0f}: bulk loads want rows of a multiple of 16 bytes; use kernel cp_async",
     )

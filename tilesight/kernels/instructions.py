@@ -31,6 +31,8 @@ class MatrixFamily:
         Formats it takes, by name.
     kernels
         Kernel families that exist for it.
+    k_major_bits
+        Widths of formats that it takes with k contiguous only.
     warp_threads
         Threads of a warp (wave).
     """
@@ -44,6 +46,7 @@ class MatrixFamily:
     in_tensor_memory: bool
     dtypes: frozenset[str]
     kernels: frozenset[str]
+    k_major_bits: tuple[int, ...] = ()
     warp_threads: int = 32
 
 
@@ -53,12 +56,14 @@ _BLOCK_SCALED = frozenset(("fp4", "mxfp8", "mxfp4", "nvfp4"))
 _POINTER = frozenset(("cp_async",))
 _BULK = _POINTER | {"tma", "tma_persistent", "warp_specialized"}
 
-WGMMA = MatrixFamily("wgmma", 64, 8, 256, 32, True, False, _ADA, _BULK)
-_TCGEN05 = MatrixFamily("tcgen05", 128, 16, 256, 32, True, True, _ADA | _BLOCK_SCALED, _BULK)
-_MMA_80 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _AMPERE, _POINTER)
-_MMA_89 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA, _POINTER)
-_MMA_120 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA | _BLOCK_SCALED, _BULK)
-_MFMA = MatrixFamily("mfma", 32, 32, 256, 16, False, False, frozenset(("bf16", "fp16", "int8")), _POINTER, 64)
+WGMMA = MatrixFamily("wgmma", 64, 8, 256, 32, True, False, _ADA, _BULK, (8, 32))
+_TCGEN05 = MatrixFamily("tcgen05", 128, 16, 256, 32, True, True, _ADA | _BLOCK_SCALED, _BULK, (4,))
+_MMA_80 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _AMPERE, _POINTER, (8,))
+_MMA_89 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA, _POINTER, (8,))
+_MMA_120 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA | _BLOCK_SCALED, _BULK, (4, 8))
+_MFMA = MatrixFamily(
+    "mfma", 32, 32, 256, 16, False, False, frozenset(("bf16", "fp16", "int8")), _POINTER, warp_threads=64
+)
 
 FAMILIES = MappingProxyType(
     {

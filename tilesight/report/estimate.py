@@ -86,7 +86,7 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "time", format_seconds(estimate.seconds) + (f" (likely {interval})" if interval else "")
     yield "rate", f"{format_flop_per_s(estimate.flop_per_s)}, {format_percent(estimate.share_of_peak)} of peak"
     ratio = estimate.seconds / estimate.roofline_s
-    below = ", which counts operands in L2 as DRAM reads" if ratio < 1 else ""
+    below = ", which reads all operands from DRAM at the rate of a copy" if ratio < 1 else ""
     yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that{below}"
     yield "bound by", binds(estimate)
     yield "regime", estimate.regime
