@@ -22,7 +22,6 @@ deep k; two to five stages.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 
 from tilesight.dtypes import dtype
@@ -65,6 +64,7 @@ def _config(
     cluster: tuple[int, int],
     swap: bool,
     split: int,
+    pair: bool = False,
 ) -> GemmConfig:
     """One configuration; the same sizes give the same object."""
     return GemmConfig(
@@ -78,6 +78,7 @@ def _config(
         cluster_n=cluster[1],
         swap_ab=swap,
         split_k=split,
+        cta_pair=pair,
     )
 
 
@@ -165,8 +166,7 @@ def _bulk(problem: Gemm, hardware: Profile, family: MatrixFamily) -> Iterator[Ge
                 if family.in_tensor_memory and rows % family.rows == 0 and cluster[swap] == 2:
                     staged = tile_m + tile_n - (tile_m if swap else tile_n) / 2
                     deeper = min(STAGES_MAX, int(available / (staged * tile_k * kind.bytes_per_element)))
-                    single = _config(tile_m, tile_n, tile_k, deeper, warps, "warp_specialized", cluster, swap, split)
-                    yield replace(single, cta_pair=True)
+                    yield _config(tile_m, tile_n, tile_k, deeper, warps, "warp_specialized", cluster, swap, split, True)
 
 
 def _pointer_tiles(bits: int) -> Iterator[tuple[int, int, int]]:

@@ -179,23 +179,19 @@ def pitches(boost_hz: float) -> dict[str, float]:
     found = {"fill.row_128_s": cycles / boost_hz}
     ragged = Record("triton_ragged").pick(bench="ragged_pitch", n=512, tile_m=64, tile_n=256)
 
-    def step_s(pitch: int) -> float:
-        rows = ragged.pick(pitch_b=pitch)
+    def step_s(rows: Record) -> float:
         order = np.argsort(rows.column("k"))
         (short, long), (few, many) = rows.column("time_s")[order][[0, -1]], rows.column("k")[order][[0, -1]] / 64
         return (long - short) / (many - few)
 
     for power, pitch in ((32, 528), (64, 544)):  # elements: 1056 and 1088 bytes
-        found[f"fill.row_{power}_s"] = (step_s(pitch) - 64 * found["fill.row_128_s"]) / 256
+        found[f"fill.row_{power}_s"] = (step_s(ragged.pick(pitch_b=pitch)) - 64 * found["fill.row_128_s"]) / 256
     sizes = Record("triton_outside").pick(bench="outside_b", tile_m=64, tile_n=256)
     shared = []
     for m, n in ((40 * 64, 320), (40 * 64, 384), (66 * 64, 320), (66 * 64, 384), (132 * 64, 64)):
-        rows = sizes.pick(m=m, n=n)
-        order = np.argsort(rows.column("k"))
-        (short, long), (few, many) = rows.column("time_s")[order][[0, -1]], rows.column("k")[order][[0, -1]] / 64
         rows_outside = -n % 256
         inside = 64 + 256 - rows_outside
-        row_s = ((long - short) / (many - few) - inside * found["fill.row_128_s"]) / rows_outside
+        row_s = (step_s(sizes.pick(m=m, n=n)) - inside * found["fill.row_128_s"]) / rows_outside
         if m == 132 * 64:
             found["fill.row_outside_s"] = row_s  # all SMs at once
         else:

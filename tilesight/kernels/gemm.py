@@ -99,18 +99,17 @@ QUANTISER_INPUT_BYTES = 2
 """A arrives in bf16 where it is quantised first."""
 
 
-def _turned(columns: GemmColumns) -> NDArray[np.bool_]:
-    """Whether a kernel transposes an operand first, shape (L,); a quantiser does so on its way."""
+def _transposing_kernels(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether a kernel of its own transposes A and B first, shape (L,) each; a quantiser does so to A on its way."""
     turn_a, turn_b = transposed(columns)
-    return (turn_a & ~columns.quantise_a) | turn_b
+    return turn_a & ~columns.quantise_a, turn_b
 
 
 def _earlier(columns: GemmColumns) -> tuple[Counts, Counts]:
     """Kernels before the product and the bytes they read and write: transposed operands, a quantised A."""
     size = columns.operand_bytes
     a, b = columns.m * columns.k * columns.batch, columns.k * columns.n * columns.batch
-    turn_a, turn_b = transposed(columns)
-    turn_a = turn_a & ~columns.quantise_a  # the quantiser writes what the product wants
+    turn_a, turn_b = _transposing_kernels(columns)
     quantise = np.where(columns.quantise_a, a * (QUANTISER_INPUT_BYTES + size), 0.0)
     kernels = turn_a.astype(float) + turn_b + columns.quantise_a
     return kernels, np.where(turn_a, 2 * size * a, 0.0) + np.where(turn_b, 2 * size * b, 0.0) + quantise
@@ -217,7 +216,7 @@ def _assumptions(columns: GemmColumns) -> dict[str, NDArray[np.bool_]]:
         ),
         "registers per thread predicted: accumulators plus addresses and loop state": np.isnan(columns.registers),
         "operands transposed by a kernel of their own first: the instructions want k contiguous (row A, column B)": (
-            _turned(columns)
+            np.logical_or(*_transposing_kernels(columns))
         ),
         "split of k chosen as libraries do: fill the SMs once, at least 4 k-steps a part": np.isnan(columns.split_k),
     }
