@@ -621,7 +621,7 @@ def test_one_batch_has_one_dtype(tmp_path):
         batches.append({problem.dtype for problem in problems})
         return model(lambda *_: 4e-6)(problems, configs, **options)
 
-    gpu = hardware()
+    gpu = hardware(graph_gap_s=1e-6, short_graph_gap_s=0.0, graph_replay_s=0.0)
     data = gpu.to_dict()
     data["l2"] |= {"associativity": 80, "copies_one_reader": 1.5}
     note = {"kind": "assumed", "note": "a round number for a test"}

@@ -553,14 +553,23 @@ def hardware(**launch_s: float) -> Profile:
 
 def test_terms_are_added_from_the_profile():
     gpu = hardware(graph_gap_s=1e-6, event_s=2e-6, cold_extra_s=3e-6)
-    assert WARM.added_seconds(Answer([5e-6, 6e-6]), gpu) == pytest.approx([1e-6, 1e-6])
-    assert COLD.added_seconds(Answer([5e-6]), gpu) == pytest.approx([5e-6])  # 2 us event + 3 us cold start
-    assert PROTOCOLS["gemm_l2"][0].added_seconds(Answer([5e-6]), gpu) == pytest.approx([0])
+    assert WARM.added_seconds(Answer([5e-6, 6e-6]), {}, gpu) == pytest.approx([1e-6, 1e-6])
+    assert COLD.added_seconds(Answer([5e-6]), {}, gpu) == pytest.approx([5e-6])  # 2 us event + 3 us cold start
+    assert PROTOCOLS["gemm_l2"][0].added_seconds(Answer([5e-6]), {}, gpu) == pytest.approx([0])
+
+
+def test_short_graphs_pay_for_their_replays():
+    # 1 us between nodes, 0.5 us more in short graphs, 3 us a replay over 1, 2 and 5 products; row 1 was refused
+    gpu = hardware(graph_gap_s=1e-6, short_graph_gap_s=0.5e-6, graph_replay_s=3e-6)
+    table = {"copies": np.array([1, 3, 2, 5])}
+    answer = Answer([5e-6, 5e-6, 5e-6], positions=[0, 2, 3])
+    added = PROTOCOLS["public_gemm"][0].added_seconds(answer, table, gpu)
+    assert added == pytest.approx([4.5e-6, 3e-6, 2.1e-6])
 
 
 def test_absent_term_refuses_by_name():
     with pytest.raises(UnsupportedError, match=r"launch\.event_s") as caught:
-        COLD.added_seconds(Answer([5e-6]), hardware(graph_gap_s=1e-6))
+        COLD.added_seconds(Answer([5e-6]), {}, hardware(graph_gap_s=1e-6))
     assert caught.value.field == "launch.event_s"
 
 

@@ -139,8 +139,10 @@ def test_rows_outside_the_matrix_by_hand(hw):
     assert outside(Gemm(1250, 1280, 4096)) == pytest.approx(30 * 1e-9)
     # of 1184 columns the last of 5 x 256 has 96 more, one whole box of 64, tile_k = 64 rows of it in 10 tiles: 2 ns each
     assert outside(Gemm(1280, 1184, 4096)) == pytest.approx(64 * 2e-9)
-    # both: 14 tiles, the corner once; it has 30 + 64 rows at 2.8 ns
-    assert outside(Gemm(1250, 1184, 4096)) == pytest.approx(94 * 2.8e-9)
+    # both: 5 tiles have 30 rows and 10 have 64, 790 in all at 5 a ns; the corner's 94 alone would take 47 ns to 564 ns
+    assert outside(Gemm(1250, 1184, 4096)) == pytest.approx(158e-9)
+    # 31 of 32 columns of tiles stick out by 27 rows: 31 * 27 + 64 rows, and the corner's 91 half a ns each at least
+    assert outside(Gemm(101, 8128, 4096)) == pytest.approx((32 * 27 + 64) / 5 * 1e-9)
     # 6 ns at most: 40 x 1 tiles share 8 ns
     assert outside(Gemm(5120, 160, 4096)) == pytest.approx(64 * 6e-9)
     # half a ns, as of rows inside, at least: one tile alone
@@ -148,6 +150,12 @@ def test_rows_outside_the_matrix_by_hand(hw):
     # 16 x 16 tiles on 100 slots: 16 stick out, 3.2 ns a row; of its 3 tiles the busiest slot has one
     assert outside(Gemm(2020, 4096, 4096), rounds=3.0) == pytest.approx(28 * 3.2e-9 / 3)
     assert outside(Gemm(4096, 4064, 4096)) == outside(LARGE) == 0
+    # k contiguous in B: 32 columns of C too many are 32 rows, in 32 tiles: 6.4 ns, at most 6 each
+    assert outside(Gemm(4096, 4064, 4096, layout_b="column")) == pytest.approx(32 * 6e-9)
+    # three rows of tiles in clusters of two along m: a fourth, wholly outside, has 128 rows in 5 tiles, at 5 a ns
+    assert outside(Gemm(384, 1280, 4096), replace(BULK, cluster_m=2)) == pytest.approx(128e-9)
+    # two along n share them
+    assert outside(Gemm(1250, 1024, 4096), replace(BULK, cluster_n=2)) == pytest.approx(30 * 0.5e-9)
     assert outside(Gemm(4000, 4000, 4096), POINTER) == 0
 
 

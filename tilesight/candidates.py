@@ -3,8 +3,9 @@
 A library ships some hundreds of kernels a GPU and picks by shape. The space below holds the sizes such kernels come in:
 
 - rows of the instruction along m or, with ``swap_ab``, along n, whatever wastes less of a small side;
-- sides of 8 to 256 and 64 to 384, the product at most 128 x 320 on Hopper (accumulators of two warpgroups), 256 x 256 on
-  tensor memory, 128 x 256 through registers;
+- 64 to 384 along its rows and any multiple of 8 up to 256 along its columns (the names of the library's kernels in
+  ``validation/records/h200_sxm/vendor_gemm.csv`` have 8, 16, 24, ... 208, 224, 288), the product at most 128 x 320 on Hopper
+  (accumulators of two warpgroups), 256 x 256 on tensor memory, 128 x 256 through registers;
 - tile_k of one 128-byte row, as many stages as shared memory holds, up to 8;
 - clusters of two along either side where the GPU has clusters, one CTA otherwise; two CTAs to an instruction too where
   there are such instructions;
@@ -30,8 +31,10 @@ from tilesight.kernels.gemm_config import MAX_SIZE, Gemm, GemmColumns, GemmConfi
 from tilesight.kernels.gemm_legal import TENSOR_MEMORY_COLUMNS, TMA_PITCH_BYTES, pitch_bytes
 from tilesight.kernels.instructions import MatrixFamily, matrix_family
 
-SMALL_SIDES = (8, 16, 32, 64, 96, 128, 192, 256)
-LARGE_SIDES = (64, 128, 192, 256, 320, 384)
+STEP_SIDES = tuple(range(8, 257, 8))
+"""The side of a tile that the instruction has columns along."""
+ROW_SIDES = (64, 128, 192, 256, 320, 384)
+"""The side that it has rows along."""
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 KSTEPS_PER_SPLIT = 4
 STAGES_MAX = 8
@@ -93,7 +96,7 @@ def _splits(problem: Gemm, tiles: int, tile_k: int, sms: int) -> Iterator[int]:
 def _bulk_tiles(family: MatrixFamily) -> Iterator[tuple[int, int, bool]]:
     """Tiles of specialised kernels: (tile_m, tile_n, swap_ab)."""
     least = min(family.rows, TILE_ROWS)
-    sides = {(m, n) for m in SMALL_SIDES for n in LARGE_SIDES} | {(m, n) for m in LARGE_SIDES for n in SMALL_SIDES}
+    sides = {(m, n) for m in STEP_SIDES for n in ROW_SIDES} | {(m, n) for m in ROW_SIDES for n in STEP_SIDES}
     for tile_m, tile_n in sorted(sides):
         if tile_m * tile_n > AREA_MAX[family.name]:
             continue

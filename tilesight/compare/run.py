@@ -205,11 +205,10 @@ def _predict(
     protocol: Protocol,
     predict_many: PredictMany,
 ) -> None:
+    table = columns.table.take(rows)
     try:
-        estimates = protocol.estimate(
-            problems, configs, columns.table.take(rows), hardware=profile, predict_many=predict_many
-        )
-        added_s = protocol.added_seconds(estimates, profile)
+        estimates = protocol.estimate(problems, configs, table, hardware=profile, predict_many=predict_many)
+        added_s = protocol.added_seconds(estimates, table, profile)
     except UnsupportedError as error:
         columns.refuse(dict.fromkeys(rows.tolist(), str(error)), number)
         return

@@ -14,6 +14,7 @@ per second.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesight.cost.merging import LookupShares
 from tilesight.hardware.profile import Profile
@@ -191,26 +192,40 @@ def _transfer_s(plan: Plan, a_bytes: Counts, b_bytes: Counts, hardware: Profile)
 
 
 def outside_rows_s(plan: Plan, slots: Counts, rounds: Counts, hardware: Profile) -> Counts:
-    """Time a tile for which rows outside the matrix hold the bulk-copy engine of the busiest SM, shape (L,).
+    """Time a k-step for which rows outside the matrix hold the bulk-copy engine of the busiest SM, shape (L,).
 
-    A tile that sticks out of A has whole rows outside, one that sticks out of B whole boxes of 128 bytes, tile_k rows
-    each; other loads have none. Such tiles that run at once, up to ``slots``, share ``fill.rows_outside_per_s``, each
-    has ``fill.row_outside_s`` a row at worst and the time of a row inside at best. Of its ``rounds`` tiles the busiest
-    slot has ceil(such tiles / slots).
+    A tile that sticks out of an operand has whole rows of 128 bytes outside: one for each row or column of C too many
+    where k is contiguous, else tile_k for each 128 bytes too many. All that are outside at once, in up to ``slots``
+    tiles, share ``fill.rows_outside_per_s``; the tile that sticks out of both has ``fill.row_outside_s`` a row at worst
+    and the time of a row inside at best. Of its ``rounds`` tiles the busiest slot has ceil(such tiles / slots).
     """
     access = plan.access
     if plan.demands["load"].engine != "tma":
         return np.zeros(len(plan))
     box = BOX_ROW_BYTES / access.element_bytes
-    rows_a = (access.tiles_m * access.tile_m - access.m) * np.ceil(access.tile_k / box)
-    rows_b = np.floor((access.tiles_n * access.tile_n - access.n) / box) * access.tile_k
+    deep = np.ceil(access.tile_k / box)
+
+    def rows(sides: Counts, k_major: NDArray[np.bool_]) -> Counts:
+        return np.where(k_major, sides * deep, np.floor(sides / box) * access.tile_k)
+
+    # clusters of multicast_b x multicast_a tiles pad the grid with tiles that lie wholly outside
+    padded_m = np.ceil(access.tiles_m / access.multicast_b) * access.multicast_b
+    padded_n = np.ceil(access.tiles_n / access.multicast_a) * access.multicast_a
+    over_a, over_b = padded_m * access.tile_m - access.m, padded_n * access.tile_n - access.n
+    k_major_a, k_major_b = plan.flags["k_major_a"], plan.flags["k_major_b"]
+    rows_a, rows_b = rows(over_a, k_major_a), rows(over_b, k_major_b)
     if not np.any(rows_a + rows_b):
         return np.zeros(len(plan))
-    ragged = (rows_a > 0) * access.tiles_n + (rows_b > 0) * access.tiles_m - (rows_a > 0) * (rows_b > 0)
-    ragged = ragged * access.parts
+    tiles_a, tiles_b = np.ceil(over_a / access.tile_m) * padded_n, np.ceil(over_b / access.tile_n) * padded_m
+    ragged = (tiles_a + tiles_b - (rows_a > 0) * (rows_b > 0)) * access.parts
+    share = np.minimum(slots / np.maximum(ragged, 1.0), 1.0) * access.parts  # of what sticks out, at once
     least, most = hardware.require("fill.row_128_s"), hardware.require("fill.row_outside_s")
-    row_s = np.clip(np.minimum(ragged, slots) / hardware.require("fill.rows_outside_per_s"), least, max(least, most))
-    return (rows_a + rows_b) * row_s * np.minimum(np.ceil(ragged / slots) / rounds, 1.0)
+    # a cluster loads what it shares once
+    at_once = share * (padded_n * rows_a / access.multicast_a + padded_m * rows_b / access.multicast_b)
+    corner = rows(np.minimum(over_a, access.tile_m), k_major_a) + rows(np.minimum(over_b, access.tile_n), k_major_b)
+    shared = at_once / hardware.require("fill.rows_outside_per_s")
+    step_s = np.clip(shared, corner * least, corner * max(least, most))
+    return step_s * np.minimum(np.ceil(ragged / slots) / rounds, 1.0)
 
 
 def _scalar_cycles(plan: Plan, hardware: Profile) -> Counts:

@@ -202,7 +202,9 @@ class Power(Table):
 class Launch(Table):
     """Start and end costs of kernels, and what a timing protocol adds."""
 
-    graph_gap_s: Seconds | None = None
+    graph_gap_s: Seconds | None = None  # between nodes of a long graph
+    short_graph_gap_s: Seconds | None = None  # on top between nodes of a graph of five and fewer
+    graph_replay_s: Seconds | None = None  # what replays that follow each other pay beside their nodes
     kernel_start_s: Seconds | None = None
     start_in_order_s: Seconds | None = None
     start_specialized_s: Seconds | None = None

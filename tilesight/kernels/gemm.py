@@ -152,6 +152,7 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     one = np.ones_like(columns.m)
     specialized = kernel == WARP_SPECIALIZED
     element = columns.dtype.bits / 8
+    turn_a, turn_b = transposed(columns)
     scalar = [(kernel == CP_ASYNC) & (pitch / element % VECTOR_ELEMENTS != 0) for pitch in (pitch_a, pitch_b)]
     is_split = split > 1
     earlier_kernels, earlier_bytes = _earlier(columns)
@@ -201,6 +202,8 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
             "small_rows": falls_back(columns),
             "scalar_a": scalar[0],
             "scalar_b": scalar[1],
+            "k_major_a": columns.row_a | turn_a,
+            "k_major_b": ~columns.row_b | turn_b,
             "halved_a": columns.cta_pair & columns.swap_ab,
             "halved_b": columns.cta_pair & ~columns.swap_ab,
             "spills": np.nan_to_num(columns.spills, nan=0.0) > 0,

@@ -90,6 +90,8 @@ class Protocol:
         Further keyword arguments for ``predict_many`` that follow from the rows, one value or one array per row.
     regime_column
         Column that says row by row whether the cache was warm or cold; None: ``cache`` says it for all rows.
+    row_seconds
+        Further seconds that follow from the rows.
     """
 
     name: str
@@ -100,16 +102,20 @@ class Protocol:
     replays: Replays | None = None
     row_options: Callable[[Table, Profile], dict[str, Any]] | None = None
     regime_column: str | None = None
+    row_seconds: Callable[[Table, Profile], Floats] | None = None
 
-    def added_seconds(self, estimates: Estimates, hardware: Profile) -> Floats:
-        """Seconds that the measured times contain besides ``estimates.seconds``: the sum of ``terms``, for each.
+    def added_seconds(self, estimates: Estimates, table: Table, hardware: Profile) -> Floats:
+        """Seconds that the measured times contain besides ``estimates.seconds``, for each estimate.
+
+        The sum of ``terms``, and what ``row_seconds`` says of the estimate's row.
 
         Raises
         ------
         UnsupportedError
             If the profile lacks a term.
         """
-        return np.full(len(estimates), sum(hardware.require(name) for name in self.terms), dtype=np.float64)
+        seconds = np.full(len(estimates), sum(hardware.require(name) for name in self.terms), dtype=np.float64)
+        return seconds if self.row_seconds is None else seconds + self.row_seconds(table, hardware)[estimates.positions]
 
     def cache_states(self, table: Table) -> NDArray[np.object_]:
         """``"warm"``, ``"cold"`` or another word for neither, per row: the regime a row counts in."""
@@ -137,7 +143,7 @@ class Protocol:
         if self.replays is None or not len(burst):
             return burst
         busy_s = np.zeros(len(problems))
-        busy_s[burst.positions] = self.replays.busy_s(burst.seconds + self.added_seconds(burst, hardware))
+        busy_s[burst.positions] = self.replays.busy_s(burst.seconds + self.added_seconds(burst, table, hardware))
         return predict_many(problems, configs, clock=busy_s, **common)
 
 
@@ -170,6 +176,14 @@ def cycled_weights(table: Table, hardware: Profile) -> dict[str, Any]:
             "b": repeated_residency(touched_bytes * copies, hardware),
         }
     }
+
+
+def short_replays(table: Table, hardware: Profile) -> Floats:
+    """What a product pays in a graph of ``copies`` nodes whose replays follow each other, in seconds, one per row.
+
+    launch.short_graph_gap_s + launch.graph_replay_s / copies
+    """
+    return hardware.require("launch.short_graph_gap_s") + hardware.require("launch.graph_replay_s") / table["copies"]
 
 
 WARM = Protocol(
@@ -206,12 +220,13 @@ COUNTED_WARM = Protocol(
 CYCLED = Protocol(
     name="latency_us",
     column="latency_us",
-    contains="a CUDA graph that cycles through copies of the weight, 6 replays between two events: kernel and the gap "
-    "between graph nodes; burst clock",
+    contains="a CUDA graph that cycles through copies of the weight, 6 replays between two events: kernel, the gap "
+    "between graph nodes, the gap between replays; burst clock",
     cache="warm",
     terms=("launch.graph_gap_s",),
     row_options=cycled_weights,
     regime_column="l2_state",
+    row_seconds=short_replays,
 )
 
 PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
