@@ -33,15 +33,15 @@ def load_of(flop, delivered=0.0, dram=0.0, cycles=1000.0):
 def test_demand_by_hand(hw):
     # 4e8 flop at 0.5 pJ are 0.2 mJ, 4e6 B from L2 at 10 pJ 0.04 mJ, 1e6 B of DRAM at 50 pJ 0.05 mJ, in 500 ns:
     # 100 W at rest + 400 + 80 + 100
-    assert demand_w(load_of(4e8, 4e6, 1e6), hw) == pytest.approx(680)
-    assert demand_w(load_of(4e8, 4e6, 1e6, cycles=2000), hw) == pytest.approx(390)
+    assert demand_w(load_of(4e8, 4e6, 1e6), "bf16", hw) == pytest.approx(680)
+    assert demand_w(load_of(4e8, 4e6, 1e6, cycles=2000), "bf16", hw) == pytest.approx(390)
 
 
 def test_clock_by_hand(hw):
     # 720 W of demand: at once 500 W are allowed, 2 GHz / sqrt(1.44) = 1.667 GHz; in the end 400, 2 GHz / sqrt(1.8).
     # Halfway in the logarithm of 1 ms to 1 s the geometric mean of both
     load = load_of(4e8, 6e6, 1e6)
-    assert demand_w(load, hw) == pytest.approx(720)
+    assert demand_w(load, "bf16", hw) == pytest.approx(720)
     at_once, in_the_end = 2e9 / 1.44**0.5, 2e9 / 1.8**0.5
     for busy, clock in (
         (0.0, at_once),

@@ -330,7 +330,6 @@ def test_unreadable_content(tmp_path, name, content):
 
 
 HEADERS_NOT_SCORED = {
-    "gemm_other": "kind,batch,m,n,k,warm_us,cold_us",
     "attention": "backend,causal,batch,heads,kv_heads,seq,head_dim,warm_us,cold_us",
     "collectives": "op,n_gpus,bytes,us",
     "fused_collective_gemm": "kernel,n_gpus,m,n,k,us",
@@ -487,6 +486,20 @@ def test_public_products_have_a_column_major_weight(write):
     asked = requests(read_table(write(PUBLIC_HEADER, PUBLIC_ROW)))
     assert asked.problems == (Gemm(64, 4096, 1024, layout_b="column"),)
     assert asked.configs is None
+
+
+def test_products_of_other_types(write):
+    rows = [f"{kind},{batch},64,128,256,5,9" for kind, batch in (("fp16", 1), ("tf32", 1), ("fp8", 1), ("bf16_bmm", 8))]
+    asked = requests(read_table(write("kind,batch,m,n,k,warm_us,cold_us", *rows)))
+    assert asked.problems == (
+        Gemm(64, 128, 256, dtype="fp16"),
+        Gemm(64, 128, 256, dtype="tf32"),
+        Gemm(64, 128, 256, dtype="fp8", layout_b="column", output="bf16"),
+        Gemm(64, 128, 256, batch=8),
+    )
+    assert asked.configs is None
+    with pytest.raises(TableError, match="kind: found 'int4'; allowed: one of 'fp16'"):
+        read_table(write("kind,batch,m,n,k,warm_us,cold_us", "int4,1,64,128,256,5,9"))
 
 
 def test_a_quantiser_before_the_product_is_part_of_the_problem(write):

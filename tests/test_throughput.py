@@ -57,14 +57,17 @@ def test_tensor_time_of_a_step_by_hand(hw):
 
 
 def test_chain_of_a_step(hw):
-    def cycles(**config):
-        return float(costs_of(LARGE, GemmConfig(128, 128, 64, stages=3, **config), hw).chain_cycles[0])
+    def cycles(problem=LARGE, **config):
+        return float(costs_of(problem, GemmConfig(128, 128, 64, stages=3, **config), hw).chain_cycles[0])
 
     assert (cycles(kernel="cp_async"), cycles(kernel="tma_persistent")) == (200, 300)
-    # specialised: boxes of 64 rows and more are slower. Four CTAs along n take 32 of A's 128 rows each, but B's box of
-    # 64 stays whole; two along m halve B's box, two along n leave 64 rows of A; 4 x 2 split both below
-    assert cycles() == cycles(cluster_n=4) == cycles(cluster_m=2, cluster_n=2) == 160
-    assert cycles(cluster_m=2, cluster_n=4) == 100
+    # specialised: B row by row comes in boxes of 64 rows of k, which two CTAs along m halve; A's rows have k along them
+    assert cycles() == cycles(cluster_n=4) == 160
+    assert cycles(cluster_m=2) == cycles(cluster_m=2, cluster_n=2) == 100
+    turned = replace(LARGE, layout_b="column")
+    assert cycles(turned) == 100
+    assert cycles(replace(turned, layout_a="column")) == 160
+    assert cycles(replace(turned, layout_a="column"), cluster_n=2) == 100
 
 
 def test_mma_sync_by_hand(hw):

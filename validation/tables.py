@@ -62,6 +62,7 @@ RUNS = (
     Run("gemm_triton", "gemm_triton.csv", "Triton, stated tiles"),
     Run("gemm_l2", "gemm_l2.csv", "Triton under Nsight Compute"),
     Run("tile_drift", "tile_drift.csv", "Triton, deep k"),
+    Run("gemm_other", "gemm_other.csv", "fp16, tf32, fp8 and batched bf16, tiles chosen by the model"),
     Run("public_gemm", "gemm.csv.gz", "public table, this GPU, bf16", where=("gpu={gpu}", "dtype=bf16")),
     *public_runs(),
 )

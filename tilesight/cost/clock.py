@@ -10,7 +10,8 @@ with bytes delivered from L2 to shared memory, however few lookups they took. A 
     slowdown = max(1, demand / burst_w) ** burst_exponent
 
 and one that lasts by the like of ``sustained_w``: not in its first ``power.burst_s``, fully after ``power.settle_s``, and
-along the logarithm of time between. Data are taken to be random normal; zeros draw a fifth.
+along the logarithm of time between. Data are taken to be random normal; zeros draw a fifth. A format whose energy nobody
+measured draws what bf16 draws in a cycle of the tensor cores.
 """
 
 from dataclasses import dataclass
@@ -60,9 +61,18 @@ class StepLoad:
     dram_bytes: Counts
 
 
-def demand_w(load: StepLoad, hardware: Profile) -> Counts:
-    """Power that a load would draw at ``clock.tensor_hz``, in watts, shape (L,)."""
-    joule = hardware.require("power.energy_j_per_flop") * load.flop
+def energy_j_per_flop(dtype: str, hardware: Profile) -> float:
+    """Energy of one flop of a format: its own, else that of bf16 by flop a cycle, in joules."""
+    rates = hardware.tensor[dtype]
+    if rates.energy_j_per_flop is not None:
+        return rates.energy_j_per_flop
+    of_bf16 = hardware.require("power.energy_j_per_flop")
+    return of_bf16 * hardware.tensor["bf16"].flop_per_cycle_per_sm / rates.flop_per_cycle_per_sm
+
+
+def demand_w(load: StepLoad, dtype: str, hardware: Profile) -> Counts:
+    """Power that a load of a format would draw at ``clock.tensor_hz``, in watts, shape (L,)."""
+    joule = energy_j_per_flop(dtype, hardware) * load.flop
     joule = joule + hardware.require("power.energy_j_per_l2_byte") * load.delivered_bytes
     joule = joule + hardware.require("power.energy_j_per_dram_byte") * load.dram_bytes
     return hardware.require("power.static_w") + joule / load.cycles * tensor_hz(hardware)
@@ -111,7 +121,7 @@ def loaded_clock_hz(load: StepLoad, dtype: str, busy_s: NDArray[np.float64], har
             for rate in (rates.rate_burst_flop_per_s, rates.rate_sustained_flop_per_s)
         )
         return full / np.where(busy_s >= LASTING_S, np.maximum(burst, lasting), burst)
-    demand = demand_w(load, hardware)
+    demand = demand_w(load, dtype, hardware)
     burst = slowdown(demand, hardware.require("power.burst_w"), hardware.require("power.burst_exponent"))
     lasting = slowdown(demand, hardware.require("power.sustained_w"), hardware.require("power.sustained_exponent"))
     start, end = hardware.require("power.burst_s"), hardware.require("power.settle_s")

@@ -141,8 +141,8 @@ def _chain_cycles(plan: Plan, hardware: Profile) -> Counts:
     """Least cycles of a k-step that the loop's own instructions take, shape (L,).
 
     Operands that pass through registers are loaded and multiplied one after the other by each warp. Specialised loops
-    whose bulk copies have boxes of 64 rows and more are slower at it than those that split their
-    boxes over a cluster.
+    that bring an operand in boxes of 64 rows of k and more are slower at it than those that split such boxes over a
+    cluster, and than those whose boxes have k along the rows.
     """
     family = plan.kernel.split(".")[1]
     matrix = plan.demands["mma"].matrix
@@ -156,7 +156,9 @@ def _chain_cycles(plan: Plan, hardware: Profile) -> Counts:
         chain = np.where(through_registers, np.maximum(chain, slow), chain)
     if plan.in_order:
         return chain
-    rows = np.maximum(access.tile_m / access.multicast_a, access.tile_k / access.multicast_b)
+    rows_a = np.where(plan.flags["k_major_a"], 0.0, access.tile_k / access.multicast_a)
+    rows_b = np.where(plan.flags["k_major_b"], 0.0, access.tile_k / access.multicast_b)
+    rows = np.maximum(rows_a, rows_b)
     full = hardware.require("loop.chain_full_box_cycles")
     return np.where(rows >= FULL_BOX_ROWS, np.maximum(chain, full), chain)
 

@@ -167,6 +167,7 @@ class TensorRate(Table):
     rate_peak_flop_per_s: FlopPerS
     rate_burst_flop_per_s: FlopPerS | None = None
     rate_sustained_flop_per_s: FlopPerS | None = None
+    energy_j_per_flop: JoulesPerUnit | None = None  # at clock.tensor_hz, random data
 
 
 class Loop(Table):
@@ -177,7 +178,7 @@ class Loop(Table):
     chain_cp_async_cycles: Cycles | None = None  # least time of a k-step: waits, barriers and issue one after the other
     chain_tma_persistent_cycles: Cycles | None = None
     chain_warp_specialized_cycles: Cycles | None = None
-    chain_full_box_cycles: Cycles | None = None  # ... of a specialised loop whose bulk copies have 64 rows and more
+    chain_full_box_cycles: Cycles | None = None  # ... of a specialised loop that brings 64 rows of k and more in a box
     chain_registers_k16_cycles: Cycles | None = None  # least time of 32 bytes of k that pass through registers
     mma_sync_rate_share: Share | None = None  # rate of mma.sync over that of wgmma
 
@@ -188,7 +189,7 @@ class Power(Table):
     limit_w: Watts | None = None  # of the board
     idle_w: Watts | None = None
     static_w: Watts | None = None  # what a load draws beside its work
-    energy_j_per_flop: JoulesPerUnit | None = None
+    energy_j_per_flop: JoulesPerUnit | None = None  # of bf16
     energy_j_per_l2_byte: JoulesPerUnit | None = None  # delivered to shared memory
     energy_j_per_dram_byte: JoulesPerUnit | None = None
     burst_w: Watts | None = None  # demand that slows a load at once

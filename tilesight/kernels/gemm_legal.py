@@ -51,10 +51,16 @@ def is_bulk(columns: GemmColumns) -> NDArray[np.bool_]:
 def transposed(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Whether A and B go through a transposing kernel first, shape (L,) each.
 
-    Instructions take some formats only with k contiguous.
+    Instructions take some formats only with k contiguous; where one operand may come from registers instead, the smaller
+    of two that have it not.
     """
-    wants_k = columns.dtype.bits in columns.family.k_major_bits
-    return wants_k & ~columns.row_a, wants_k & columns.row_b
+    bits, family = columns.dtype.bits, columns.family
+    turn_a = ~columns.row_a & (bits in family.k_major_bits)
+    turn_b = columns.row_b & (bits in family.k_major_bits)
+    if bits in family.register_bits:
+        both, a_smaller = turn_a & turn_b, columns.m <= columns.n
+        return both & a_smaller, both & ~a_smaller
+    return turn_a, turn_b
 
 
 def operand_tiles(columns: GemmColumns) -> tuple[Tile, Tile]:

@@ -33,6 +33,8 @@ class MatrixFamily:
         Kernel families that exist for it.
     k_major_bits
         Widths of formats that it takes with k contiguous only.
+    register_bits
+        Those of them of which it takes one operand from registers, whose loads turn any layout.
     warp_threads
         Threads of a warp (wave).
     """
@@ -47,6 +49,7 @@ class MatrixFamily:
     dtypes: frozenset[str]
     kernels: frozenset[str]
     k_major_bits: tuple[int, ...] = ()
+    register_bits: tuple[int, ...] = ()
     warp_threads: int = 32
 
 
@@ -56,7 +59,7 @@ _BLOCK_SCALED = frozenset(("fp4", "mxfp8", "mxfp4", "nvfp4"))
 _POINTER = frozenset(("cp_async",))
 _BULK = _POINTER | {"tma", "tma_persistent", "warp_specialized"}
 
-WGMMA = MatrixFamily("wgmma", 64, 8, 256, 32, True, False, _ADA, _BULK, (8, 32))
+WGMMA = MatrixFamily("wgmma", 64, 8, 256, 32, True, False, _ADA, _BULK, (8, 32), (32,))
 _TCGEN05 = MatrixFamily("tcgen05", 128, 16, 256, 32, True, True, _ADA | _BLOCK_SCALED, _BULK, (4,))
 _MMA_80 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _AMPERE, _POINTER, (8,))
 _MMA_89 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA, _POINTER, (8,))

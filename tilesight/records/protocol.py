@@ -232,6 +232,7 @@ CYCLED = Protocol(
 PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
     "gemm_cublas": (WARM, COLD),
     "gemm_triton": (WARM, COLD),
+    "gemm_other": (WARM, COLD),
     "gemm_l2": (COUNTED_COLD,),
     "tile_drift": (COUNTED_WARM,),
     "public_gemm": (CYCLED,),

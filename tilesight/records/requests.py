@@ -17,6 +17,14 @@ INSTRUCTION_ROWS = 64
 """Rows of one wgmma."""
 QUANTISES_A = {"gemm": False, "act_quant+gemm": True}
 """By what a measured time includes, in the tables' words: whether a kernel quantises A before the product."""
+_OTHER_PROBLEMS: dict[str, Callable[[int, int, int, int], Gemm]] = {
+    "fp16": lambda m, n, k, batch: Gemm(m, n, k, dtype="fp16", batch=batch),
+    "tf32": lambda m, n, k, batch: Gemm(m, n, k, dtype="tf32", batch=batch),
+    # torch._scaled_mm wants B column by column, and wrote bf16
+    "fp8": lambda m, n, k, batch: Gemm(m, n, k, dtype="fp8", batch=batch, layout_b="column", output="bf16"),
+    "bf16_bmm": lambda m, n, k, batch: Gemm(m, n, k, batch=batch),
+}
+"""Products of ``gemm_other`` by their kind: torch.mm, torch._scaled_mm, torch.bmm."""
 _TRITON_KERNELS: dict[str, Kernel] = {"ptr": "cp_async", "tma": "tma_persistent"}
 
 
@@ -62,11 +70,13 @@ def requests(table: Table, *, auto_config: bool = False) -> Requests:
 
 
 def _problem(table: Table, row: int) -> Gemm:
+    m, n, k = (int(table[name][row]) for name in ("m", "n", "k"))
+    if table.kind.name == "gemm_other":
+        return _OTHER_PROBLEMS[table["kind"][row]](m, n, k, int(table["batch"][row]))
     quantised = "includes" in table and QUANTISES_A[table["includes"][row]]
     dtype = table["dtype"][row] if "dtype" in table else "bf16"
     # public products are y = x @ w^T with w[n, k]
     layout_b: Layout = "column" if table.kind.name == "public_gemm" else "row"
-    m, n, k = (int(table[name][row]) for name in ("m", "n", "k"))
     return Gemm(m, n, k, dtype=dtype, layout_b=layout_b, quantise_a=quantised)
 
 

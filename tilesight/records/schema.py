@@ -139,6 +139,12 @@ SCORED = (
         inputs=(*_TRITON_INPUTS, "dtype"),
     ),
     TableKind(
+        name="gemm_other",
+        required={"kind": choice("fp16", "tf32", "fp8", "bf16_bmm"), "batch": SIZE, **_PROBLEM, **_WARM_COLD},
+        optional={"gpu": NAME},
+        inputs=("kind", "batch", "m", "n", "k"),
+    ),
+    TableKind(
         name="public_gemm",
         required={
             "dtype": NAME,
@@ -161,7 +167,6 @@ def _not_scored(name: str, header: str) -> TableKind:
 
 
 NOT_SCORED = (
-    _not_scored("gemm_other", "kind,batch,m,n,k,warm_us,cold_us"),
     _not_scored("attention", "backend,causal,batch,heads,kv_heads,seq,head_dim,warm_us,cold_us"),
     _not_scored(
         "attention_l2",
