@@ -12,6 +12,7 @@ SHIPPED = (
     "hardware_profiles/**/*.toml",
     "kernels_cuda/**/*.cu",
     "kernels_cuda/**/*.cuh",
+    "kernels_cuda/microbench/suite.toml",
     "validation/records/sample/*",
 )
 

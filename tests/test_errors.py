@@ -15,6 +15,7 @@ BUILT_IN = {
     "PlanError": ValueError,
     "TableError": ValueError,
     "MissingFileError": FileNotFoundError,
+    "MissingToolError": Exception,
 }
 
 

@@ -28,14 +28,16 @@ candidates search compose
 records/ gpus cells schema read protocol requests
 ncu
 compare/ scores result run
-calibrate
+calibrate/ toolchain suite build run records found limits memory cache power fill loops launch footprint
+calibrate/ chip clusters derive fits
+calibrate/ assemble result moved identity machine session
 api
 check
-report/ blocks render estimate explanation ranking comparison profile
+report/ blocks render estimate explanation ranking comparison profile calibration
 plots trace
 bench
 adapters/
-cli/ options asked files output gemm tables profiles program
+cli/ options asked files output gemm tables profiles calibrate program
 __main__
 """
 

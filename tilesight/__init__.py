@@ -21,10 +21,13 @@ if TYPE_CHECKING:
         rank,
         rank_many,
     )
+    from tilesight.calibrate.footprint import FootprintFit, fit_footprint
+    from tilesight.calibrate.session import calibrate_records, check_records
     from tilesight.cost.estimate import Estimate, Estimates
     from tilesight.errors import (
         ConfigError,
         MissingFileError,
+        MissingToolError,
         PlanError,
         ProblemError,
         ProfileError,
@@ -49,10 +52,13 @@ _HOME = {
         "rank",
         "rank_many",
     ),
+    "tilesight.calibrate.footprint": ("FootprintFit", "fit_footprint"),
+    "tilesight.calibrate.session": ("calibrate_records", "check_records"),
     "tilesight.cost.estimate": ("Estimate", "Estimates"),
     "tilesight.errors": (
         "ConfigError",
         "MissingFileError",
+        "MissingToolError",
         "PlanError",
         "ProblemError",
         "ProfileError",
@@ -72,9 +78,11 @@ __all__ = [
     "ConfigError",
     "Estimate",
     "Estimates",
+    "FootprintFit",
     "Gemm",
     "GemmConfig",
     "MissingFileError",
+    "MissingToolError",
     "PlanError",
     "ProblemError",
     "Profile",
@@ -86,9 +94,12 @@ __all__ = [
     "UnknownProfileError",
     "UnsupportedError",
     "__version__",
+    "calibrate_records",
+    "check_records",
     "compare_records",
     "derive",
     "explain",
+    "fit_footprint",
     "list_profiles",
     "load_profile",
     "predict",

@@ -135,6 +135,10 @@ class MissingFileError(TilesightError, FileNotFoundError):
     """A file that tilesight ships or was told to read is not there."""
 
 
+class MissingToolError(TilesightError):
+    """A program, a driver or a GPU that was asked for is not on this machine."""
+
+
 def suggestion(name: str, known: Iterable[str], most: int = 12) -> str:
     """Text ``known: a, b. Did you mean 'a'?`` for an error about an unknown name; lists at most ``most`` names.
 

@@ -99,7 +99,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def add_ceilings(draft: Draft) -> None:
+def add_ceilings(draft: Draft, measured: Profile) -> None:
     """Rates that published tables reach; where there are none, what the GPU's own part said stays."""
     name = str(draft.about["name"])
     burst = "tensor.bf16.rate_burst_flop_per_s"
@@ -112,22 +112,39 @@ def add_ceilings(draft: Draft) -> None:
         lasting = rounded(LASTING * draft.numbers[burst])
         note = f"{LASTING} of the burst rate: runs of 0.3 to 1 s in published tables are 10 to 16 % slower"
         draft.assume(note, tensor__bf16__rate_sustained_flop_per_s=lasting)
-        _add_ceilings_of_other_formats(draft)
+        _add_ceilings_of_other_formats(draft, measured)
 
 
-def _add_ceilings_of_other_formats(draft: Draft) -> None:
-    """Formats of fewer bits have higher rates and draw about as much at them: power leaves the same share of the peak."""
-    note = "the share of its peak that bf16 reaches: at full rate each format draws about as much"
+def _against_bf16(kind: str, measured: Profile) -> float:
+    """Share of its peak that a format reaches under a power limit, over the share that bf16 reaches.
+
+    ((static + bf16's power) / (static + its power)) ** exponent, both at full rate, as on the measured GPU; 1 where nobody
+    measured the format.
+    """
+    rates, bf16 = measured.tensor.get(kind), measured.tensor["bf16"]
+    if rates is None or rates.energy_j_per_flop is None:
+        return 1.0
+    cycles_per_s = measured.sm_count * measured.require("clock.tensor_hz")
+    of_bf16 = measured.require("power.energy_j_per_flop") * bf16.flop_per_cycle_per_sm * cycles_per_s
+    its = rates.energy_j_per_flop * rates.flop_per_cycle_per_sm * cycles_per_s
+    static = measured.require("power.static_w")
+    return ((static + of_bf16) / (static + its)) ** measured.require("power.sustained_exponent")
+
+
+def _add_ceilings_of_other_formats(draft: Draft, measured: Profile) -> None:
+    """Power leaves every format the share of its peak that it leaves bf16, by what the formats draw at full rate."""
     peaks = {name: rate for name, rate in draft.numbers.items() if name.endswith("rate_peak_flop_per_s")}
     for name, peak in peaks.items():
         kind = name.split(".")[1]
         if kind in ("bf16", "fp64", "fp32"):
             continue
-        if peak <= draft.numbers["tensor.bf16.rate_sustained_flop_per_s"]:
-            continue  # so slow a format draws less
+        against = _against_bf16({"fp8_e5m2": "fp8"}.get(kind, kind), measured)
+        note = "the share of its peak that bf16 reaches"
+        note += f", times {against:.3f} by the power they draw on {MEASURED}" if against != 1.0 else ""
         for reached in ("rate_burst_flop_per_s", "rate_sustained_flop_per_s"):
             share = draft.numbers[f"tensor.bf16.{reached}"] / draft.numbers["tensor.bf16.rate_peak_flop_per_s"]
-            draft.say(f"tensor.{kind}.{reached}", rounded(share * peak), "assumed", note=note)
+            rate = rounded(min(share * against, 1.0) * peak)
+            draft.say(f"tensor.{kind}.{reached}", rate, "assumed", note=note, origin=MEASURED if against != 1.0 else "")
 
 
 def add_copies(draft: Draft, measured: Profile) -> None:
@@ -156,16 +173,22 @@ def _copied(name: str, value: float, draft: Draft, measured: Profile) -> Iterato
     """The number as it is or scaled, and a note that says how; nothing where it makes no sense on the GPU."""
     table, _, key = name.partition(".")
     bulk = ("tma", "row_", "full_box", "descriptor")
-    if table not in ("l2", "fill", "merging", LOOP, "launch", "epilogue", "rounds", "dram"):
+    sister = draft.about["name"] == "h100_sxm"
+    inside = ("alu", "sync", "dsmem", "sm", "tensor") if sister else ()
+    if table not in ("l2", "fill", "merging", LOOP, "launch", "epilogue", "rounds", "dram", *inside):
+        return
+    if not sister and key.startswith(("latency_", "far_")) and table != "fill":
+        return
+    if table == "tensor" and not key.endswith("energy_j_per_flop"):
         return
     if draft.about["architecture"] in WITHOUT_BULK_COPIES and any(word in key for word in bulk):
         return
     clock = draft.numbers["clock.boost_hz"] / measured.clock.boost_hz
-    if draft.about["name"] == "h100_sxm" and table != "dram":
+    if sister and table != "dram":
         yield value, "same chip"
     elif table == "merging" and draft.about["architecture"] == "cdna2":
         halves = key in ("loss_one_cta_rounds", "loss_many_ctas_elements")
-        yield value if halves else float(key == "requests_async"), "no merging of requests in flight is known"
+        yield value if halves else float(key.startswith("requests")), "no merging of requests in flight is known"
     elif name == "l2.copies_one_reader" and draft.numbers["l2.partitions"] == 1:
         yield 1.0, "one partition keeps one copy"
     elif table == "dram" and key.endswith("_per_s"):

@@ -312,7 +312,7 @@ def main() -> int:
     differ = []
     for gpu in GPUS:
         draft = gpu(measured)
-        add_ceilings(draft)
+        add_ceilings(draft, measured)
         add_copies(draft, measured)
         text = to_toml(draft.profile())
         path = ROOT / f"hardware_profiles/{draft.about['name']}.toml"

@@ -6,6 +6,7 @@
    Checked    every CTA wrote its SM id; groups of SMs add up to the SM count
    Model      hardware_profiles: sm_count, sm.*, l2.capacity_bytes, gpc.max_active_clusters, gpc.sms_per_gpc
    Reference  CUDA Runtime API, cudaDeviceGetAttribute and cudaOccupancyMaxActiveClusters
+   Targets    sm_90a sm_100a sm_103a (sm_120a: 200 KiB of shared memory a CTA; others: no clusters)
    Build      nvcc -O3 -std=c++17 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v device_limits.cu -o device_limits
    Run        ./device_limits                                 JSON lines: limits, one a cluster size, one a group of SMs */
 #include <algorithm>

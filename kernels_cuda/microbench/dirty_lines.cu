@@ -10,6 +10,7 @@
    Checked    the sum of the timed launch against an order-independent checksum
    Model      protocol of cold tables: event + launch cost, dirty bytes in the DRAM floor
    Reference  none
+   Targets    sm_80 sm_89 sm_90a sm_100a sm_103a sm_120a
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v dirty_lines.cu -o dirty_lines
    Run        ./dirty_lines --repeats 15                       one JSON line a point */
 #include "../common/tilesight.cuh"

@@ -7,6 +7,7 @@
    Checked    outputs poisoned, then every vector recomputed by a one-vector-a-thread loop, bit-exact
    Model      dram.bandwidth_sustained_bytes_per_s (mixed): slope of seconds over total bytes at each share of writes
    Reference  McCalpin, STREAM (1995)
+   Targets    sm_80 sm_89 sm_90a sm_100a sm_103a sm_120a
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v dram_copy.cu -o dram_copy
    Run        ./dram_copy --pool_mib 8192 --replays 7          one JSON line a point */
 #include "../common/tilesight.cuh"

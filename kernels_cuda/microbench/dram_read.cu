@@ -7,6 +7,7 @@
    Checked    the sum of every launch against an order-independent checksum of the same window
    Model      dram.bandwidth_sustained_bytes_per_s (read): slope of seconds over bytes; intercept = launch + ramp
    Reference  McCalpin, STREAM (1995)
+   Targets    sm_90a sm_100a sm_103a (sm_120a: rings of up to 192 KiB of shared memory; others: no bulk copies)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v dram_read.cu -o dram_read
    Run        ./dram_read --pool_mib 8192 --replays 7          one JSON line a point */
 #include "../common/tilesight.cuh"

@@ -7,6 +7,7 @@
    Checked    outputs poisoned, then every word against its formula on the device, count of wrong words zero
    Model      dram.bandwidth_sustained_bytes_per_s (write): slope of seconds over bytes
    Reference  McCalpin, STREAM (1995)
+   Targets    sm_90a sm_100a sm_103a (sm_120a: 128 KiB of shared memory; others: no bulk copies)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v dram_write.cu -o dram_write
    Run        ./dram_write --pool_mib 8192 --replays 7         one JSON line a point */
 #include "../common/tilesight.cuh"

@@ -12,6 +12,7 @@
    Checked    C poisoned, then every element's bits against their formula on the device
    Model      epilogue: E = e0 + tile bytes / rate
    Reference  PTX ISA, "cp.async.bulk.tensor"
+   Targets    sm_90a sm_100a sm_103a (sm_120a: 120 KiB of shared memory; others: no tensor copies)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v epilogue_store.cu -o epilogue_store
    Run        ./epilogue_store --repeats 15                    one JSON line a point */
 #include "../common/tilesight.cuh"

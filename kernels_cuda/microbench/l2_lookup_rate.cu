@@ -10,6 +10,7 @@
               addresses; timed launches then count only cycles and wait for the same completions
    Model      l2.lookup_bytes_per_cycle (group = 1, all SMs), merging (group > 1), SM fill ceiling (few SMs)
    Reference  PTX ISA, "cp.async", "cp.async.bulk"
+   Targets    sm_90a sm_100a sm_103a (sm_120a: 224 KiB of shared memory; others: no bulk copies)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v l2_lookup_rate.cu -o l2_lookup_rate
    Run        ./l2_lookup_rate --repeats 7                     one JSON line a point */
 #include "../common/tilesight.cuh"

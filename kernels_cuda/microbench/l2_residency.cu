@@ -10,6 +10,7 @@
               t_dram the time of the same launch over rotating windows (nothing resident) and t_l2 a straight line
               through the points of 2..8 MiB; points print seconds and seconds_rotating, `derive` draws the line
    Reference  none; Nsight Compute on the same binary with --mode stream gives lts__t_sectors_op_read_lookup_hit.sum
+   Targets    sm_80 sm_89 sm_90a sm_100a sm_103a sm_120a
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v l2_residency.cu -o l2_residency
    Run        ./l2_residency --nodes 40 --replays 7            one JSON line a point; --mode stream --mib 20 for ncu */
 #include "../common/tilesight.cuh"

@@ -12,6 +12,7 @@
    Checked    device descriptors equal the host's 128 bytes but for hint bits; the words loaded against plain loads
    Model      launch: seconds per descriptor made on the device = slope over descriptors, minus that of `parameter`
    Reference  PTX ISA, "tensormap.replace", "tensormap.cp_fenceproxy"
+   Targets    sm_90a sm_100a sm_103a sm_120a (others: no tensor copies)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v launch_descriptor.cu -o launch_descriptor
    Run        ./launch_descriptor --replays 25                 one JSON line a point */
 #include "../common/tilesight.cuh"

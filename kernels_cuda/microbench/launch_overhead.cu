@@ -7,6 +7,7 @@
    Checked    load_store: outputs poisoned, then out[i] = in[i] + 1 on the host, bit-exact
    Model      launch: gap between graph nodes, start of a CTA, cost of further waves of CTAs (slope over grid)
    Reference  none
+   Targets    sm_90a sm_100a sm_103a (sm_120a: 200 KiB of shared memory; others: no clusters)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v launch_overhead.cu -o launch_overhead
    Run        ./launch_overhead --replays 15                   one JSON line a point */
 #include <chrono>

@@ -8,6 +8,7 @@
    Checked    out poisoned, then every element against the same sum recomputed from its formula, bit-exact
    Model      split products: T_reduce = launch + bytes / rate; pairs minus the writer alone
    Reference  none
+   Targets    sm_80 sm_89 sm_90a sm_100a sm_103a sm_120a
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v launch_reduction.cu -o launch_reduction
    Run        ./launch_reduction --replays 15                  one JSON line a point */
 #include "../common/tilesight.cuh"

@@ -8,6 +8,7 @@
    Checked    against float64 on the host, random normal operands, poisoned D
    Model      tilesight/kernels/gemm.py (mma.sync k-step)
    Reference  PTX ISA, mma.sync, ldmatrix
+   Targets    sm_80 sm_89 sm_90a sm_100a sm_103a sm_120a
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a mma_sync_loop.cu -o mma_sync_loop
    Run        ./mma_sync_loop --steps 2000 --repeats 5        one JSON line a point */
 #include "../common/tilesight.cuh"

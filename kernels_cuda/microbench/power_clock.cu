@@ -9,6 +9,7 @@
               bystanders: clock of SMs without tensor work while others have it
    Checked    one batch against float64 on the host, random normal operands, poisoned output
    Model      tilesight/cost/clock.py
+   Targets    sm_90a (others: no wgmma)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a power_clock.cu -o power_clock
    Run        ./power_clock --part short                  one JSON line an interval and one a run */
 #include "../common/copy_stream.cuh"

@@ -8,6 +8,7 @@
               summary: the run, power from NVML over its second half
    Checked    common/ws_gemm.cuh is checked by ws_gemm.cu; here 64 random elements of C against float64
    Model      tilesight/cost/clock.py
+   Targets    sm_90a (others: no wgmma)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a power_gemm.cu -o power_gemm
    Run        ./power_gemm                                one JSON line a group of launches and one a run */
 #include "../common/power_log.cuh"

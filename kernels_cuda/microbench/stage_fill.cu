@@ -15,6 +15,7 @@
    Checked    the words that arrived in shared memory, added up, against plain loads of the elements inside the matrix
    Model      ring law: period = fill / (S - 1), fill = latency + bytes / rate: intercept and slope of cycles over bytes
    Reference  PTX ISA, "cp.async.bulk.tensor"; CUDA C++ Programming Guide, "Tensor memory access"
+   Targets    sm_90a sm_100a sm_103a (sm_120a: 120 KiB of shared memory; others: no bulk copies)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v stage_fill.cu -o stage_fill
    Run        ./stage_fill --part fill (loaded, ring, pitch, bounds)     one JSON line a point */
 #include "../common/tilesight.cuh"

@@ -12,6 +12,7 @@
    Checked    against float64 on the host, random normal operands, poisoned D
    Model      tilesight/kernels/gemm.py (instruction and k-step cycles)
    Reference  PTX ISA, wgmma.mma_async
+   Targets    sm_90a (others: no wgmma)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a wgmma_cycles.cu -o wgmma_cycles
    Run        ./wgmma_cycles --steps 2000 --repeats 5       one JSON line a point */
 #include "../common/copy_stream.cuh"

@@ -12,6 +12,7 @@
               done, last store issued, stores complete; kernel_ns is entry to exit by the global timer
    Checked    against float64 on the host, random normal operands, ragged m, n and k, poisoned C
    Model      tilesight/kernels/gemm.py (warp-specialised loop), cost/envelope.py
+   Targets    sm_90a (others: no wgmma)
    Build      nvcc -O3 -lineinfo -gencode=arch=compute_90a,code=sm_90a ws_gemm.cu -o ws_gemm
    Run        ./ws_gemm --part slope                          one JSON line a point */
 #include "../common/ws_gemm.cuh"

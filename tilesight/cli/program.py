@@ -1,6 +1,7 @@
 """The program: commands put together, and every bad input told in one line.
 
-Exit status 0: done; 2: bad input, one line on stderr; 130: interrupted.
+Exit status 0: done; 1: a number moved or a benchmark failed (``calibrate``); 2: bad input, one line on stderr; 130:
+interrupted.
 """
 
 import os
@@ -12,6 +13,7 @@ from typing import Annotated
 import typer
 
 from tilesight import __version__
+from tilesight.cli.calibrate import calibrate
 from tilesight.cli.gemm import explain_app, predict_app, rank_app
 from tilesight.cli.options import Json
 from tilesight.cli.profiles import profiles_app
@@ -31,6 +33,7 @@ app.add_typer(rank_app, name="rank")
 app.add_typer(explain_app, name="explain")
 app.command()(compare)
 app.add_typer(profiles_app, name="profiles")
+app.command()(calibrate)
 
 
 @app.callback(invoke_without_command=True)

@@ -69,6 +69,10 @@ BusySeconds = Annotated[float, within(1e-6, 1e4, "give seconds of load (50 ms is
 Cycles = Annotated[float, within(0.0, 1e6, "give SM clock cycles")]
 BytesPerCycle = Annotated[float, within(1.0, 4096.0, "give bytes per clock cycle and SM")]
 ElementsPerCycle = Annotated[float, within(1e-3, 1e3, "give elements per clock cycle and SM")]
+OpsPerCycle = Annotated[
+    float, within(1e-3, 4096.0, "give operations of a lane per clock cycle and SM (a packed pair is 2)")
+]
+LinkBytesPerS = Annotated[float, within(1e8, 1e13, "give bytes per second of one direction (450 GB/s is 4.5e11)")]
 FlopPerCycle = Annotated[float, within(1.0, 1e6, "give flop per clock cycle and SM; one FMA is 2 flop")]
 Watts = Annotated[float, within(1.0, 1e4, "give watts")]
 JoulesPerUnit = Annotated[float, within(0.0, 1e-8, "give joules for one flop or one byte (1 pJ is 1e-12)")]

@@ -20,18 +20,23 @@ from tilesight.hardware.rules import broken_rules
 from tilesight.hardware.tables import (
     L2,
     Clock,
+    ClusterSize,
     Derived,
     Dram,
+    Dsmem,
     Epilogue,
     Fill,
     Gpc,
+    InstructionRate,
     Launch,
+    Link,
     Loop,
     Merging,
     Power,
     Rounds,
     Sm,
     Source,
+    Sync,
     Table,
     TensorRate,
     Text,
@@ -60,6 +65,14 @@ class Profile(Table):
     fill: Fill = Fill()
     merging: Merging = Merging()
     tensor: Annotated[Mapping[str, TensorRate], AfterValidator(freeze_map)]
+    alu: Annotated[Mapping[Name, InstructionRate], AfterValidator(freeze_map)] = Field(
+        default_factory=dict, validate_default=True
+    )
+    sync: Sync = Sync()
+    dsmem: Annotated[Mapping[ClusterSize, Dsmem], AfterValidator(freeze_map)] = Field(
+        default_factory=dict, validate_default=True
+    )
+    link: Link = Link()
     loop: Loop = Loop()
     power: Power = Power()
     launch: Launch = Launch()

@@ -31,9 +31,11 @@ from tilesight.hardware.numbers import (
     HalfWidth,
     Hz,
     JoulesPerUnit,
+    LinkBytesPerS,
     Loss,
     LossRise,
     LossRounds,
+    OpsPerCycle,
     Partitions,
     Registers,
     Requests,
@@ -91,6 +93,8 @@ class Sm(Table):
     smem_per_cta_max_bytes: SmBytes
     smem_reserved_per_cta_bytes: ReservedBytes
     smem_bandwidth_bytes_per_cycle: BytesPerCycle | None = None
+    smem_latency_cycles: Cycles | None = None  # a load whose address is the result of the one before
+    l1_latency_cycles: Cycles | None = None
 
 
 class Gpc(Table):
@@ -110,6 +114,7 @@ class Dram(Table):
     bandwidth_read_bytes_per_s: BytesPerS | None = None
     bandwidth_write_bytes_per_s: BytesPerS | None = None
     tiles_read_share: Share | None = None  # of the read bandwidth, what one CTA an SM with a ring of tiles reaches
+    latency_s: Seconds | None = None  # a load whose address is the result of the one before, past L2
 
 
 class L2(Table):
@@ -125,6 +130,10 @@ class L2(Table):
     store_bytes_per_s: BytesPerS | None = None  # output tiles of all SMs
     copies_one_reader: Copies | None = None
     dirty_evicted_share: DirtyBytes | None = None  # dirty bytes written back per byte that takes their place
+    latency_s: Seconds | None = None  # a load whose address is the result of the one before
+    latency_near_s: Seconds | None = None  # ... of a line just written, in the SM's own partition
+    latency_far_s: Seconds | None = None  # ... in the other one
+    far_bytes_per_s: BytesPerS | None = None  # lines just written, all in the partition of the other SMs
 
 
 class Fill(Table):
@@ -170,6 +179,47 @@ class TensorRate(Table):
     energy_j_per_flop: JoulesPerUnit | None = None  # at clock.tensor_hz, random data
 
 
+class InstructionRate(Table):
+    """Instructions beside the tensor cores: operations of lanes per cycle of an SM, cycles from one to the next that
+    needs its result."""
+
+    ops_per_cycle_per_sm: OpsPerCycle
+    latency_cycles: Cycles | None = None
+
+
+class Sync(Table):
+    """Barriers and fences inside an SM, of eight warps."""
+
+    barrier_cycles: Cycles | None = None  # __syncthreads
+    named_barrier_cycles: Cycles | None = None  # of half of them
+    mbarrier_cycles: Cycles | None = None  # all arrive and wait
+    mbarrier_signal_cycles: Cycles | None = None  # from one thread's arrival until the last waiting warp goes on
+    fence_gpu_cycles: Cycles | None = None  # __threadfence behind a store
+
+
+class Dsmem(Table):
+    """Clusters of one size that fill the GPU: barrier, and what one CTA does in the shared memory of others."""
+
+    barrier_cycles: Cycles | None = None  # release and acquire
+    barrier_relaxed_cycles: Cycles | None = None
+    load_latency_cycles: Cycles | None = None
+    load_bytes_per_cycle: BytesPerCycle | None = None
+    store_bytes_per_cycle: BytesPerCycle | None = None
+    async_store_bytes_per_cycle: BytesPerCycle | None = None  # st.async, counted by an mbarrier
+    round_trip_cycles: Cycles | None = None  # a store made visible by an mbarrier, and answered
+
+
+class Link(Table):
+    """From one GPU to another of the same host, one direction."""
+
+    copy_bytes_per_s: LinkBytesPerS | None = None  # copy engine
+    copy_start_s: Seconds | None = None  # a copy of few bytes behind others
+    load_bytes_per_s: LinkBytesPerS | None = None  # in a kernel, by all SMs
+    store_bytes_per_s: LinkBytesPerS | None = None
+    load_latency_s: Seconds | None = None
+    flag_round_trip_s: Seconds | None = None
+
+
 class Loop(Table):
     """What a k-step costs a CTA beyond the flop of its matrix instructions, by kind of loop."""
 
@@ -209,7 +259,10 @@ class Launch(Table):
     kernel_start_s: Seconds | None = None
     start_in_order_s: Seconds | None = None
     start_specialized_s: Seconds | None = None
-    cta_start_cycles: Cycles | None = None
+    cta_start_cycles: Cycles | None = None  # of an SM that starts and ends empty CTAs one after the other
+    stream_dependent_s: Seconds | None = None  # from the end of a kernel to the next in its stream
+    graph_dependent_s: Seconds | None = None  # ... along an edge of a graph
+    graph_programmatic_s: Seconds | None = None  # ... along a programmatic edge, triggered at once
     event_s: Seconds | None = None
     cold_extra_s: Seconds | None = None  # a first launch: cold instructions, parameters, descriptors
     descriptor_s: Seconds | None = None

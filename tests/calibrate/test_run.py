@@ -1,0 +1,108 @@
+"""One benchmark: rows to a record, and every way to fail."""
+
+import csv
+import tomllib
+
+import pytest
+
+from tilesight.calibrate.build import Built, Job, compile_all
+from tilesight.calibrate.run import BadRunError, measure, run_program
+from tilesight.calibrate.suite import Benchmark
+from tilesight.calibrate.toolchain import find_gpu, find_nvcc
+
+ROWS = [{"bench": "copy", "n": 1, "cycles": 2.5, "spread": 0.01}, {"bench": "copy", "n": 2, "part": "b"}]
+
+
+@pytest.fixture
+def ran(machine, tmp_path):
+    """Function that runs a benchmark called copy and gives what became of it."""
+    source = tmp_path / "copy.cu"
+    source.write_text("/* copy */\n", encoding="utf-8")
+    folder = tmp_path / "records"
+    folder.mkdir()
+
+    def run(*runs, timeout_s=10.0):
+        (built,) = compile_all([Job(source, "sm_90a")], find_nvcc())
+        bench = Benchmark("copy", source, runs or ((),), timeout_s)
+        return measure(bench, built, find_gpu(), "release 13.0", folder)
+
+    run.folder = folder
+    return run
+
+
+def test_a_record(machine, ran):
+    machine.points("copy", ROWS[:1], "--part", "a")
+    machine.points("copy", ROWS[1:], "--part", "b")
+    outcome = ran(("--part", "a"), ("--part", "b"))
+    assert (outcome.points, outcome.failed, outcome.skipped) == (2, None, ())
+    with open(ran.folder / "copy.csv", newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [
+            ["bench", "n", "cycles", "spread", "part"],
+            ["copy", "1", "2.5", "0.01", ""],
+            ["copy", "2", "", "", "b"],
+        ]
+    about = tomllib.loads((ran.folder / "copy.toml").read_text(encoding="utf-8"))
+    assert list(about) == [
+        "record", "source", "source_sha256", "gpu", "target", "driver", "compiler", "flags", "power_limit_w",
+        "sm_clock_max_mhz", "memory_clock_max_mhz", "sm_clock_before_mhz", "sm_clock_after_mhz",
+        "memory_clock_after_mhz", "power_after_w", "temperature_after_c", "date", "commands", "registers",
+    ]  # fmt: skip
+    assert (about["gpu"], about["target"], about["compiler"]) == ("NVIDIA H200", "sm_90a", "release 13.0")
+    assert about["commands"] == ["./copy --part a", "./copy --part b"]
+    assert about["registers"] == ["Used 40 registers, used 0 barriers"]
+    assert (about["driver"], about["power_after_w"]) == ("580.0", 100.5)
+
+
+def test_messages_between_rows_are_no_rows(machine, ran):
+    machine.points("copy", ROWS)
+    path = machine.home / "points" / "copy"
+    path.write_text("warming up\n" + path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    assert ran().points == 2
+
+
+def test_a_failed_check_fails_the_benchmark(machine, ran):
+    machine.points("copy", ROWS)
+    assert ran().failed is None
+    machine.mark("wrong", "copy")
+    assert ran().failed == "./copy ended with 1: check failed: sum is off"
+    assert list(ran.folder.iterdir()) == []  # the earlier record is not this run's
+
+
+def test_too_slow(machine, ran):
+    machine.mark("hangs", "copy")
+    outcome = ran(timeout_s=0.3)
+    assert outcome.failed == "./copy took longer than 0.3 s"
+    assert outcome.seconds < 5  # what it had started is gone too
+    assert [path.name for path in ran.folder.iterdir()] == ["copy.incomplete.csv"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ('{"cycles": NaN}', "line 1 is no JSON object of numbers and text: NaN is no number"),
+        ('{"cycles": [1]}', "a value is no number and no text"),
+        ('{"cycles": 1', "line 1 is no JSON object"),
+        ("", "it printed no point"),
+    ],
+)
+def test_output_that_is_no_record(machine, ran, line, problem):
+    (machine.home / "points" / "copy").write_text(line + "\n", encoding="utf-8")
+    assert problem in ran().failed
+
+
+def test_a_program_that_does_not_start(tmp_path):
+    built = Built(Job(tmp_path / "copy.cu", "sm_90a"), tmp_path / "nothing", "", 0.0)
+    with pytest.raises(BadRunError, match="./copy does not start: No such file"):
+        run_program(built, [], 1.0)
+
+
+def test_parts_that_a_gpu_lacks(machine, ran):
+    lacking = {"bench": "copy", "part": "skipped", "reason": "needs a cluster of 16"}
+    machine.points("copy", [*ROWS, lacking])
+    outcome = ran()
+    assert (outcome.points, outcome.failed, outcome.skipped) == (2, None, ("needs a cluster of 16",))
+    about = tomllib.loads((ran.folder / "copy.toml").read_text(encoding="utf-8"))
+    assert about["skipped"] == ["needs a cluster of 16"]
+    machine.points("copy", [lacking])
+    assert (ran().points, ran().failed) == (0, None)
+    assert not (ran.folder / "copy.csv").exists()

@@ -1,0 +1,201 @@
+"""What loops and ends of compiled kernels cost, fitted to our own runs of them through the model itself.
+
+Records: ``triton_steps``, ``triton_rounds``, ``triton_tails`` (in-order kernels) and ``vendor_gemm`` (the vendor
+library's), all on shapes that no scored table has. One value a constant, for all shapes and tiles; everything that a
+microbenchmark gives by itself stays as it is. The log error of times is minimised, large ones counted less (soft L1 beyond
+8 %). The likely interval by what binds is the 80th percentile of what is left.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from tilesight.calibrate.found import Found, Numbers
+from tilesight.calibrate.records import Column, Records
+from tilesight.cost.clock import busy_seconds
+from tilesight.cost.estimate import Estimates
+from tilesight.cost.price import Situation
+from tilesight.errors import TableError, TilesightError
+from tilesight.hardware.profile import Profile
+from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.search import price_many
+
+IN_ORDER_RECORDS = ("triton_steps", "triton_rounds", "triton_tails")
+VENDOR_RECORDS = ("vendor_gemm",)
+NOTE = "all at once, through the model (tilesight/calibrate/fits.py)"
+START_CLOCK_SHARE, FEW_CTAS_SHARE = 0.8485, 0.41
+"""Runs of few CTAs below this share of the boost clock came right after a heavy load; a fit of cycles must not see them."""
+RUNS_LEAST = 20
+"""Runs with one binding resource from which their error gives an interval."""
+
+IN_ORDER = {  # name: first guess
+    "fill.latency_l2_s": 150e-9,
+    "fill.latency_dram_extra_s": 350e-9,
+    "fill.cp_async_bytes_per_s": 90e9,
+    "fill.tma_bytes_per_s": 130e9,
+    "loop.chain_cp_async_cycles": 340.0,
+    "loop.chain_tma_persistent_cycles": 300.0,
+    "loop.step_in_order_cycles": 10.0,
+    "launch.start_in_order_s": 0.9e-6,
+    "launch.descriptor_s": 2.2e-6,
+    "epilogue.in_order_fixed_s": 0.3e-6,
+    "epilogue.in_order_bytes_per_s": 60e9,
+    "rounds.cp_async_fixed_s": 1.0e-6,
+    "rounds.cp_async_bytes_per_s": 25e9,
+    "rounds.tma_persistent_fixed_s": 0.2e-6,
+    "rounds.tma_persistent_bytes_per_s": 70e9,
+}
+SPECIALIZED = {
+    "loop.chain_warp_specialized_cycles": 160.0,
+    "loop.chain_full_box_cycles": 280.0,
+    "launch.start_specialized_s": 0.7e-6,
+    "rounds.warp_specialized_fixed_s": 0.5e-6,
+    "rounds.warp_specialized_bytes_per_s": 60e9,
+    "launch.dependent_kernel_s": 1.2e-6,
+}
+UNCERTAIN = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue", "launch")
+FITTED = (*IN_ORDER, *SPECIALIZED, *(f"uncertainty.{kind}" for kind in UNCERTAIN))
+"""All numbers that come from a fit here."""
+_VENDOR_NAME = re.compile(r"nvjet_sm90_tst_(\d+)x(\d+)_(\d+)x(\d+)_(\d+)x(\d+)_[hv]_bz.*_(NNT|NNN)")
+_KERNELS: Mapping[str, Any] = {"ptr": "cp_async", "tma": "tma_persistent"}
+_CONFIG = ("tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "registers", "smem_bytes")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Products, configurations and measured seconds of a graph node, one each a run."""
+
+    problems: list[Gemm]
+    configs: list[GemmConfig]
+    seconds: Column
+
+
+def _problem(row: Mapping[str, str]) -> Gemm:
+    return Gemm(int(row["m"]), int(row["n"]), int(row["k"]))
+
+
+def in_order_runs(records: Records) -> Runs:
+    """Runs of our in-order kernels."""
+    problems, configs, seconds = [], [], []
+    slow_hz, few = START_CLOCK_SHARE * records.boost_hz, FEW_CTAS_SHARE * records.sm_count
+    for row in (row for name in IN_ORDER_RECORDS for row in records[name].rows):
+        slow_clock = float(row["clock_hz"] or 0) < slow_hz and int(row["tiles"]) <= few
+        if row["even_k"] == "True" or slow_clock or int(row["spills"]) > 0 or int(row["tile_m"]) < 64:
+            continue
+        problems.append(_problem(row))
+        sizes: dict[str, Any] = {name: int(row[name]) for name in _CONFIG}
+        configs.append(GemmConfig(**sizes, kernel=_KERNELS[row["kernel"]]))
+        seconds.append(float(row["time_s"]))
+    return Runs(problems, configs, np.array(seconds))
+
+
+def vendor_runs(records: Records) -> Runs:
+    """Runs of the vendor's kernels, whose configuration is read from their column-major names."""
+    problems, configs, seconds = [], [], []
+    for row in records["vendor_gemm"].rows:
+        found = _VENDOR_NAME.search(row["kernel"])
+        if not found:
+            continue
+        tile_n, tile_m, tile_k, stages, cluster_n, cluster_m = (int(word) for word in found.groups()[:6])
+        split_k = None if "splitK" in row["kernel"] else 1
+        shape = {"cluster_m": cluster_m, "cluster_n": cluster_n, "swap_ab": found[7] == "NNT", "split_k": split_k}
+        problems.append(_problem(row))
+        configs.append(GemmConfig(tile_m, tile_n, tile_k, stages, **shape))  # type: ignore[arg-type]
+        seconds.append(float(row["warm_s"]))
+    return Runs(problems, configs, np.array(seconds))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Values of the fitted numbers, and of each run the signed error, relative, and what binds it.
+
+    Numbers on which no run depends are not in ``values``.
+    """
+
+    values: Mapping[str, float]
+    error: Column
+    binding: tuple[str, ...]
+
+    @property
+    def rms(self) -> float:
+        """Root mean square of the errors."""
+        return float(np.sqrt(np.mean(self.error**2)))
+
+
+def fit_runs(hardware: Profile, guess: Mapping[str, float], runs: Runs) -> Fit:
+    """The numbers named in ``guess`` that make the model's times of the runs those measured."""
+    if not runs.problems:
+        raise TableError("no run that a fit can use")
+    names, start = list(guess), np.array(list(guess.values()))
+    why = {"kind": "assumed", "note": "on trial"}
+    situation = Situation("warm", busy_seconds("burst"), None, 0.0, None)
+    gap = hardware.require("launch.graph_gap_s")
+
+    def predicted(scale: Column) -> Estimates:
+        trial = hardware.with_numbers(
+            dict(zip(names, map(float, start * scale), strict=True)), dict.fromkeys(names, why)
+        )
+        return price_many(runs.problems, runs.configs, trial, situation, skip_refused=True)
+
+    def misfit(scale: Column) -> Column:
+        estimates = predicted(scale)
+        error: Column = np.log((estimates.seconds + gap) / runs.seconds[estimates.positions])
+        return error
+
+    best = least_squares(
+        misfit,
+        np.ones(len(names)),
+        bounds=(0.02, 6.0),
+        loss="soft_l1",
+        f_scale=0.08,
+        diff_step=[1e-3] * len(names),
+        max_nfev=40,
+    )
+    matters = np.any(best.jac != 0, axis=0)
+    values = {name: float(value) for name, value, does in zip(names, start * best.x, matters, strict=True) if does}
+    return Fit(values, np.exp(misfit(best.x)) - 1, tuple(map(str, predicted(best.x).binding)))
+
+
+def fit_loops(records: Records, hardware: Profile) -> tuple[Numbers, Mapping[str, str]]:
+    """Numbers of loops, ends and rounds, and the likely interval by what binds; and those that can't be had, with why.
+
+    Parameters
+    ----------
+    hardware
+        The profile with all that is measured in it.
+    """
+    wanted = IN_ORDER | SPECIALIZED
+    missing: dict[str, str] = {}
+    why = {"kind": "assumed", "note": "first guess"}
+    absent = {name: value for name, value in wanted.items() if hardware.get(name) is None}
+    hardware = hardware.with_numbers(absent, dict.fromkeys(absent, why))
+    numbers: dict[str, Found] = {}
+    errors: dict[str, list[Column]] = {}
+    used: list[str] = []
+    for guess, read, names in (
+        (IN_ORDER, in_order_runs, IN_ORDER_RECORDS),
+        (SPECIALIZED, vendor_runs, VENDOR_RECORDS),
+    ):
+        try:
+            fit = fit_runs(hardware, guess, read(records))
+        except (TilesightError, ValueError, LookupError) as error:
+            missing |= dict.fromkeys(guess, str(error))
+            continue
+        missing |= dict.fromkeys(guess.keys() - fit.values.keys(), f"no run of {', '.join(names)} depends on it")
+        found = {name: Found(value, None, names, "fitted", NOTE, fit.rms) for name, value in fit.values.items()}
+        sources = {name: {"kind": "assumed", "note": NOTE} for name in found}
+        hardware = hardware.with_numbers(dict(fit.values), sources)
+        numbers |= found
+        used += names
+        for kind in set(fit.binding):
+            errors.setdefault(kind, []).append(np.abs(fit.error[[bound == kind for bound in fit.binding]]))
+    for kind in UNCERTAIN:
+        left = np.concatenate(errors.get(kind, [np.empty(0)]))
+        if len(left) >= RUNS_LEAST:
+            note = "80th percentile of the error"
+            numbers[f"uncertainty.{kind}"] = Found(float(np.quantile(left, 0.8)), None, tuple(used), "fitted", note)
+    return numbers, missing

@@ -1,0 +1,76 @@
+"""A number found in records, and a derivation: which numbers it gives, from which records, by which rule.
+
+The spread of a number is that of the repeats it is read from: the largest (p90 - p10) / median of its rows, or the median of
+these where the number is a median over rows. A difference of times has the spread of those times; its own may be larger.
+Counts and fits have no repeats and no spread; a fit has a misfit, the rms of what it leaves over, which says how well the
+law holds and not how well the number is known.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tilesight.calibrate.records import Records
+from tilesight.errors import TableError
+
+SPREAD_MOST = 0.05
+"""Spread above which a number is not kept."""
+DIGITS = 4
+"""Significant digits of a number in a profile: no record is better than that."""
+
+Kind = Literal["measured", "fitted"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One number: its value, the spread of its repeats, and where it is from.
+
+    ``spread`` is None where there are no repeats or the record does not say; ``misfit`` is that of a fit.
+
+    Raises
+    ------
+    TableError
+        If value, spread or misfit is not finite.
+    """
+
+    value: int | float
+    spread: float | None
+    records: tuple[str, ...]
+    kind: Kind = "measured"
+    note: str | None = None
+    misfit: float | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.value, self.spread, self.misfit):
+            if number is not None and not math.isfinite(number):
+                raise TableError(
+                    f"{number} is no number; a cell it is read from is empty", file=", ".join(self.records)
+                )
+
+    @property
+    def kept(self) -> bool:
+        """Whether its spread lets it into a profile."""
+        return self.spread is None or self.spread <= SPREAD_MOST
+
+    @property
+    def rounded(self) -> "Found":
+        """The same with the digits that a profile has; whole numbers stay as they are."""
+        return self if isinstance(self.value, int) else replace(self, value=float(f"{self.value:.{DIGITS}g}"))
+
+
+Numbers = Mapping[str, Found]
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Numbers that one function reads from records. ``numbers`` are all that it may give, by dotted name."""
+
+    numbers: tuple[str, ...]
+    records: tuple[str, ...]
+    derive: Callable[[Records], Numbers]
+
+
+def one(name: str, records: tuple[str, ...], derive: Callable[[Records], Found]) -> Derivation:
+    """Derivation of a single number."""
+    return Derivation((name,), records, lambda given: {name: derive(given)})

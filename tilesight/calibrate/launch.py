@@ -1,0 +1,117 @@
+"""What a launch costs beside its work: graph nodes, events, cold code, the second kernel of a split.
+
+A difference of times has the spread of the times it is taken between; its own may be larger.
+"""
+
+import numpy as np
+
+from tilesight.calibrate.cache import DIRTY_SHARES
+from tilesight.calibrate.found import Derivation, Found, one
+from tilesight.calibrate.records import Record, Records, largest, straight_line
+
+SHORT_S = 20e-6
+"""Products below this: what the gap adds is not lost in them."""
+SHORT_GRAPH, LONG_GRAPH = 5, 50
+"""Nodes."""
+SMALL_BYTES = 2e6
+"""Operands below this: a cold launch pays one fill's latency and no bandwidth."""
+
+
+def _single(records: Records) -> Record:
+    """Products of the vendor's library that are one kernel."""
+    return records["vendor_gemm"].pick(extra_kernels=0)
+
+
+def graph_gap(records: Records) -> Found:
+    """Time between kernels of a graph: a node's share of the graph less the kernel's own duration."""
+    rows = _single(records)
+    rows = rows.where(rows.column("warm_s") < SHORT_S, f"times below {SHORT_S:g} s")
+    gap = float(np.median(rows.column("warm_s") - rows.column("main_s")))
+    return Found(gap, rows.middle_spread, ("vendor_gemm",))
+
+
+def kernel_start(records: Records) -> Found:
+    """A node of a long graph of empty kernels."""
+    rows = records["launch_overhead"].pick(part="nodes", kernel="empty", nodes=200)
+    return Found(float(np.median(rows.column("seconds"))), rows.middle_spread, ("launch_overhead",))
+
+
+def between_events(records: Records) -> Found:
+    """An empty kernel between two events, with clean caches."""
+    rows = records["dirty_lines"].pick(kernel="empty", state="clean")
+    return Found(float(np.median(rows.column("seconds"))), rows.middle_spread, ("dirty_lines",))
+
+
+def event(records: Records) -> Found:
+    """What two events add to a kernel that starts in a graph."""
+    between, node, gap = between_events(records), kernel_start(records), graph_gap(records)
+    records_used = ("dirty_lines", "launch_overhead", "vendor_gemm")
+    return Found(
+        between.value - (node.value - gap.value), largest(between.spread, node.spread, gap.spread), records_used
+    )
+
+
+def cold_extra(records: Records) -> Found:
+    """What a first launch pays beyond events and the latency of DRAM: cold instructions, parameters, descriptors.
+
+    Products under 2 MB: cold less warm time, less what events add to a graph node, less the extra latency of one fill.
+    """
+    rows = _single(records)
+    operand_bytes = 2.0 * rows.column("k") * (rows.column("m") + rows.column("n"))
+    rows = rows.where(operand_bytes < SMALL_BYTES, f"operands below {SMALL_BYTES:g} B")
+    colder = float(np.median(rows.column("cold_s") - rows.column("warm_s")))
+    fill = records["stage_fill"].pick(
+        part="fill", method="tma", active_sms=records.sm_count // 4, share=1, stage_bytes=8192, background="none"
+    )
+    l2, dram = (float(fill.pick(level=level).column("cycles").mean()) for level in ("l2", "dram"))
+    between, node = between_events(records), kernel_start(records)
+    return Found(
+        colder - (between.value - node.value) - (dram - l2) / records.boost_hz,
+        largest(rows.middle_spread, fill.spread, between.spread, node.spread),
+        ("vendor_gemm", "dirty_lines", "launch_overhead", "stage_fill"),
+    )
+
+
+def reduction(records: Records) -> Found:
+    """Rate at which the second kernel of a split reads its partial sums, those that L2 holds."""
+    rows = records["launch_reduction"]
+    moved = rows.column("partial_bytes") + rows.column("out_bytes")
+    held = rows.where(moved < DIRTY_SHARES[1] * records.l2_bytes, "sums that L2 holds")
+    moved = held.column("partial_bytes") + held.column("out_bytes")
+    slope, _ = straight_line(moved, held.column("seconds_second"), "launch_reduction")
+    note = "fp32 partial sums read from L2 by the second kernel"
+    return Found(1 / slope, held.spread, ("launch_reduction",), note=note)
+
+
+def short_graphs(records: Records) -> dict[str, Found]:
+    """What replays of a graph of few nodes pay: seconds = nodes * (node of a long graph + gap) + replay.
+
+    Least squares over one to five nodes, median over the time that a node stays busy; 6 replays between two events.
+    """
+    rows = records["graph_replays"].pick(state="busy")
+    gaps, replays = [], []
+    for busy_ns in sorted(set(rows.column("busy_ns")) - {0.0}):
+        here = rows.where(rows.column("busy_ns") == busy_ns, f"nodes busy for {busy_ns:g} ns")
+        node_s = float(np.median(here.pick(nodes=LONG_GRAPH, replays=60).column("seconds_per_node")))
+        few = here.pick(replays=6)
+        few = few.where(few.column("nodes") <= SHORT_GRAPH, f"at most {SHORT_GRAPH} nodes")
+        nodes = few.column("nodes")
+        gap, replay = straight_line(nodes, few.column("seconds_per_replay") - nodes * node_s, "graph_replays")
+        gaps.append(gap)
+        replays.append(replay)
+    spread = rows.pick(replays=6).middle_spread
+    used = ("graph_replays",)
+    return {
+        "launch.short_graph_gap_s": Found(float(np.median(gaps)), spread, used),
+        "launch.graph_replay_s": Found(float(np.median(replays)), spread, used),
+    }
+
+
+DERIVATIONS = (
+    one("launch.graph_gap_s", ("vendor_gemm",), graph_gap),
+    one("launch.kernel_start_s", ("launch_overhead",), kernel_start),
+    one("launch.event_s", ("dirty_lines", "launch_overhead", "vendor_gemm"), event),
+    one("launch.cold_extra_s", ("vendor_gemm", "dirty_lines", "launch_overhead", "stage_fill"), cold_extra),
+    Derivation(("launch.short_graph_gap_s", "launch.graph_replay_s"), ("graph_replays",), short_graphs),
+    one("launch.reduction_bytes_per_s", ("launch_reduction",), reduction),
+)
