@@ -20,6 +20,7 @@ from tilesight import (
     GemmConfig,
     ProblemError,
     UnknownProfileError,
+    UnsupportedError,
     explain,
     load_profile,
     predict,
@@ -30,6 +31,7 @@ from tilesight import (
 from tilesight.cost.estimate import State
 from tilesight.errors import TilesightError
 from tilesight.kernels.gemm_config import MAX_SIZE
+from tilesight.report import text
 
 LARGE = Gemm(4096, 4096, 4096)
 GOOD = GemmConfig(128, 256, 64, stages=4)
@@ -104,6 +106,8 @@ def test_clock(hw):
     assert burst.clock_hz > sustained.clock_hz
     assert (burst.state, sustained.state) == (State(clock="burst"), State(clock="sustained"))
     given = [predict(LARGE, GOOD, hardware=hw, clock=seconds) for seconds in (0, 0.05, 1000.0)]
+    # for ever, though it is more than the law's logarithm holds
+    assert predict(LARGE, GOOD, hardware=hw, clock=1e308).seconds == sustained.seconds
     # 0 s under load is the burst clock
     assert [(estimate.state.clock, estimate.state.busy_s) for estimate in given] == [
         ("burst", None),
@@ -183,6 +187,8 @@ def test_cache_and_resident_exclude_each_other(hw):
 
 
 def test_numpy_scalars_are_numbers(hw):
+    half = predict(LARGE, GOOD, hardware=hw, dirty_bytes=np.float16(1))  # which holds less than the limit of bytes
+    assert half.state.dirty_bytes == 1.0
     given = {"sms": np.int64(60), "dirty_bytes": np.float32(1), "clock": np.float64(0.5)}
     plain = {"sms": 60, "dirty_bytes": 1.0, "clock": 0.5}
     assert predict(LARGE, GOOD, hardware=hw, **given) == predict(LARGE, GOOD, hardware=hw, **plain)
@@ -221,6 +227,19 @@ def test_numpy_scalars_are_numbers(hw):
         (lambda: predict(LARGE, GOOD, hardware="h200_sxm", resident={"a": 10**5000}), "resident.* an integer"),
         (lambda: predict_many([LARGE], [GOOD], hardware="h200_sxm", skip_refused="no"), "skip_refused = 'no'"),
         (lambda: predict_many([LARGE], [GOOD], hardware="h200_sxm").column(["seconds"]), r"no column \['seconds'\]"),
+        (lambda: rank(LARGE, np.array(5), hardware="h200_sxm"), "candidates is a ndarray; give a list of GemmConfig"),
+        (lambda: predict_many([LARGE], [GOOD], hardware="h200_sxm")[1.5], "1.5 is no place in a list; give a whole"),
+        (lambda: rank(LARGE, [GOOD], hardware="h200_sxm")[1.5], "1.5 is no place in a list; give a whole number"),
+        (lambda: rank_many([LARGE], [GOOD], hardware="h200_sxm")["a"], "'a' is no place in a list"),
+        (lambda: rank_many([LARGE, 5], [GOOD], hardware="h200_sxm"), "a int stands in the list of Gemm"),
+        (lambda: rank_many([LARGE], [GOOD], hardware="h200_sxm", skip_refused=1), "skip_refused = 1 is not True"),
+        (lambda: rank_many([LARGE], [], hardware="h200_sxm", skip_refused=True), "no candidates to rank"),
+        (lambda: rank_many([LARGE], hardware="h200_sxm", top=0, skip_refused=True), "top = 0; give a whole number"),
+        (lambda: load_profile(None), "None is no profile; give a Profile, its name or the path of its TOML file"),
+        (lambda: load_profile(5), "5 is no profile"),
+        (lambda: load_profile(b"h200_sxm"), "b'h200_sxm' is no profile"),
+        (lambda: load_profile("h200_sxm").get(5), "5 is no name of a number"),
+        (lambda: load_profile("h200_sxm").require(["a"]), r"\['a'\] is no name of a number"),
     ],
 )
 def test_input_of_the_wrong_kind_is_refused_by_name(call, message):
@@ -237,7 +256,7 @@ def test_batches_are_frozen_and_compared_by_identity(hw):
     assert ranking == ranking
     assert batch != predict_many([LARGE], [GOOD], hardware=hw)
     assert len({batch, ranking}) == 2
-    assert repr(ranking) == "Ranking(1 configurations of gemm 4096 x 4096 x 4096 bf16 on h200_sxm)"
+    assert repr(ranking) == "Ranking(1 configuration of gemm 4096 x 4096 x 4096 bf16 on h200_sxm)"
 
 
 def test_resident_launch_by_launch(hw):
@@ -290,7 +309,9 @@ def test_what_is_no_configuration(hw):
         predict_many(LARGE, [GOOD], hardware=hw)
     with pytest.raises(ConfigError, match="give a list of GemmConfig, not a GemmConfig"):
         predict_many([LARGE], GOOD, hardware=hw)
-    with pytest.raises(ConfigError, match="give a list of GemmConfig, not a NoneType"):
+    with pytest.raises(
+        ConfigError, match="configs = None: give a list of GemmConfig; rank_many chooses the best one of each"
+    ):
         predict_many([LARGE], None, hardware=hw)
     with pytest.raises(ConfigError, match="a NoneType stands in the list of Gemm"):
         predict_many([None], [GOOD], hardware=hw)
@@ -302,7 +323,7 @@ def test_what_is_no_configuration(hw):
 
 @pytest.mark.parametrize(("problems", "configs"), [(0, 1), (1, 0), (2, 3)])
 def test_lists_that_do_not_fit(hw, problems, configs):
-    with pytest.raises(ConfigError, match=f"{problems} problems and {configs} configurations|no problems to price"):
+    with pytest.raises(ConfigError, match=f"{problems} problems? and {configs} configurations?:|no problems to price"):
         predict_many([LARGE] * problems, [GOOD] * configs, hardware=hw)
 
 
@@ -315,6 +336,49 @@ def test_rank_many_is_rank_of_each(hw):
         rank_many([], hardware=hw)
     with pytest.raises(ConfigError, match="give a list of Gemm, not a Gemm"):
         rank_many(LARGE, hardware=hw)
+
+
+def test_rank_many_takes_candidates_from_a_generator(hw):
+    given = [GOOD, FAMILIES[1]]
+    several = rank_many([LARGE, PROBLEMS[1]], (config for config in given), hardware=hw)
+    assert [list(ranking) for ranking in several] == [list(rank(p, given, hardware=hw)) for p in (LARGE, PROBLEMS[1])]
+
+
+def test_rank_many_names_the_problem_that_can_not_be_ranked(hw):
+    odd, other = Gemm(64, 64, 60), Gemm(64, 64, 64, dtype="nvfp4")
+    with pytest.raises(
+        ConfigError, match="^problem 1: the only candidate is not legal for gemm 64 x 64 x 60 bf16; m = 64"
+    ):
+        rank_many([LARGE, odd], [GOOD], hardware=hw)
+    with pytest.raises(UnsupportedError, match="^problem 1: sm_90 has no nvfp4") as caught:
+        rank_many([LARGE, other, odd], hardware=hw)
+    assert caught.value.field == "tensor.nvfp4"
+    with pytest.raises(UnsupportedError, match="^sm_90 has no nvfp4"):
+        rank_many([other], hardware=hw)
+    found = rank_many([odd, LARGE, other], [GOOD], hardware=hw, skip_refused=True)
+    assert [list(ranking) for ranking in found] == [list(rank(LARGE, [GOOD], hardware=hw))]
+    assert found.positions == (1,)
+    assert [(place, reason[:20]) for place, reason in found.refusals] == [
+        (0, "the only candidate i"),
+        (2, "sm_90 has no nvfp4 m"),
+    ]
+    data = found.to_dict()
+    assert [entry["index"] for entry in data["rankings"]] == [1]
+    assert data["refused"] == [{"index": place, "reason": reason} for place, reason in found.refusals]
+    page = text(found, width=200)
+    assert page.startswith("3 problems on h200_sxm\n")
+    assert "problem 2: sm_90 has no nvfp4" in page
+    nothing = rank_many([other], hardware=hw, skip_refused=True)
+    assert len(nothing) == 0
+    assert text(nothing).startswith("1 problem, none of which can be ranked\n")
+
+
+def test_what_is_said_of_an_array_stays_on_one_line(hw):
+    masked = np.ma.masked_array(np.ones((3, 3)), mask=np.eye(3))
+    with pytest.raises(ConfigError) as caught:
+        predict(LARGE, GOOD, hardware=hw, clock=masked)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("clock = masked_array(")
 
 
 def test_skip_refused(hw):
@@ -460,6 +524,9 @@ def test_from_dict_refuses(hw):
     for bad in (float("nan"), float("inf"), "1", True, None):
         with pytest.raises(ConfigError, match="estimate field seconds = .* makes no sense"):
             Estimate.from_dict(data | {"seconds": bad})
+    for changes in ({"ctas": 0}, {"rounds": 0}, {"ctas_per_sm": 0}, {"split_k": 0}, {"period_s": {}, "margin": None}):
+        with pytest.raises(ConfigError, match=f"estimate field {next(iter(changes))} = .* makes no sense"):
+            Estimate.from_dict(data | changes)
     with pytest.raises(ConfigError, match="estimate field terms = 1 makes no sense"):
         Estimate.from_dict(data | {"terms": 1})
 
@@ -527,6 +594,14 @@ def test_explain_says_what_moved(hw):
     assert explain(wide, wide).causes == explain(wide).causes == ()
 
 
+def test_explain_does_not_tell_times_apart_that_print_the_same(hw):
+    one = predict(LARGE, GOOD, hardware=hw)
+    other = replace(
+        one, seconds=one.seconds * 1.0001, terms={**one.terms, "start": one.terms["start"] + one.seconds * 1e-4}
+    )
+    assert explain(one, other).sentences[0] == explain(other, one).sentences[0] == "takes the same time to 0.05 %"
+
+
 def test_explain_what_is_no_estimate(hw):
     estimate = predict(LARGE, GOOD, hardware=hw)
     for bad in (None, 1.0, estimate.to_dict()):
@@ -534,6 +609,12 @@ def test_explain_what_is_no_estimate(hw):
             explain(bad)
     with pytest.raises(ConfigError, match="explain takes Estimates, got a float"):
         explain(estimate, 1.0)
+    for batch in (predict_many([LARGE], [GOOD], hardware=hw), rank(LARGE, [GOOD], hardware=hw)):
+        said = rf"explain takes one Estimate, not a batch \({type(batch).__name__}\); pick one"
+        with pytest.raises(ConfigError, match=said):
+            explain(batch)
+        with pytest.raises(ConfigError, match=said):
+            explain(estimate, batch)
 
 
 # --- extremes ---
@@ -563,8 +644,6 @@ def test_every_accepted_size_is_ranked(hw, size):
 
 
 def test_what_the_shipped_profile_lacks_is_named(h200, altered):
-    from tilesight import UnsupportedError
-
     partial = altered(h200, {"dram.bandwidth_read_bytes_per_s": None})
     with pytest.raises(UnsupportedError, match="profile 'h200_sxm' has no ") as caught:
         predict(LARGE, GOOD, hardware=partial)
@@ -573,3 +652,13 @@ def test_what_the_shipped_profile_lacks_is_named(h200, altered):
 
 def test_load_profile_is_the_same_object_or_equal(h200):
     assert load_profile("h200_sxm") == h200
+
+
+def test_explain_says_how_gpus_differ_and_what_stands_empty():
+    mine, theirs = (predict(Gemm(64, 8192, 8192), hardware=gpu) for gpu in ("h200_sxm", "a100_sxm"))
+    said = " | ".join(explain(mine, theirs).sentences)
+    assert "h200_sxm against a100_sxm: SMs 132 against 108" in said
+    assert "DRAM reads 4.59 against 1.775 TB/s" in said
+    assert "both bound by dram: a k-step takes" in said
+    few = predict(Gemm(512, 512, 16384), GemmConfig(128, 128, 64, stages=4), hardware="h200_sxm")
+    assert "88 % of the slots have no tile" in " | ".join(explain(few).sentences)

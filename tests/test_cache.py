@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from tilesight.cost.cache import held_bytes, repeated_residency, resident_share, traffic
+from tilesight.cost.cache import held_bytes, repeated_residency, resident_share, resident_shares, traffic
 from tilesight.cost.merging import LookupShares
 from tilesight.cost.reuse import hit_probability_gaussian
 from tilesight.errors import UnsupportedError
@@ -37,7 +37,8 @@ def access_of(m, n, k, tile_m=128, tile_n=128, group=8, split=1):
 def moved(access, hardware, slots=100, share_a=1.0, share_b=1.0, cache="cold", resident=None):
     shares = LookupShares(*np.array([[share_a], [share_b]] * 2))
     stated = None if resident is None else {name: np.asarray(share) for name, share in resident.items()}
-    return traffic(access, np.array([float(slots)]), shares, hardware, cache, stated)
+    share = resident_share(access, *resident_shares(access, cache, stated, hardware)[:2])
+    return traffic(access, np.array([float(slots)]), shares, hardware, share)
 
 
 def test_one_wave_by_hand(hw):
@@ -67,12 +68,17 @@ def test_everything_resident_reads_nothing(hw):
 
 def test_states_by_hand(hw):
     access = access_of(512, 1536, 256)  # A 256 KiB, B 768 KiB: a quarter and three quarters of the operands
-    none = np.zeros(())
-    assert resident_share(access, "cold", None, hw) == 0
-    assert resident_share(access, "warm", {}, hw) == 0
-    assert resident_share(access, "cold", {"a": none + 1}, hw) == 0.25
-    assert resident_share(access, "cold", {"a": none + 0.5, "b": none + 1.0}, hw) == pytest.approx(0.875)
-    assert resident_share(access, "warm", None, hw) == 1  # 2.5 MiB in all
+
+    def shares(cache, **stated):
+        stated = {name: np.asarray(share) for name, share in stated.items()}
+        return tuple(float(share[0]) for share in resident_shares(access, cache, stated or None, hw))
+
+    assert shares("cold") == (0, 0, 0)
+    assert shares("cold", a=1.0) == (1, 0, 0)
+    assert shares("warm", a=0.5, c=0.25) == (0.5, 0, 0.25)
+    assert shares("warm") == (1, 1, 1)  # 2.5 MiB in all
+    assert resident_share(access, np.array([1.0]), np.array([0.0])) == 0.25
+    assert resident_share(access, np.array([0.5]), np.array([1.0])) == pytest.approx(0.875)
     assert moved(access, hw, resident={"b": 1.0}).dram_read_bytes == 256 * KIB
 
 

@@ -236,7 +236,11 @@ def test_rank_of_shapes(run, gpu, tmp_path, ending):
         path.write_text("m,n,k,batch,beta,bias,layout_b\n" + cells, encoding="utf-8")
     words = ["rank", "shapes", path, "--gpu", gpu, "--cache", "cold"]
     expected = rank_many(SHAPES, hardware=gpu, cache="cold", top=1)
-    assert strict_json(run(*words, "--json")) == strict_json(json.dumps(expected.to_dict()))
+    printed = strict_json(run(*words, "--json"))
+    assert printed.pop("file") == str(path)
+    lines = [1, 2] if ending == "json" else [2, 3]
+    assert [(entry.pop("line"), entry.pop("label")) for entry in printed["rankings"]] == [(n, None) for n in lines]
+    assert printed == strict_json(json.dumps(expected.to_dict()))
     assert run(*words) == text(expected, width=100) + "\n"
     two = strict_json(run(*words, "--top", 2, "--json"))["rankings"]
     assert [len(ranking["ranked"]) for ranking in two] == [2, 2]
@@ -251,6 +255,7 @@ def test_rank_of_shapes(run, gpu, tmp_path, ending):
         ("m,n\n1,2\n", "s.csv:2: k missing"),
         ("m,n,k\n1,2,0\n", "s.csv:2: k = 0 is outside"),
         ("m,n,k,tile\n1,2,3,4\n", "s.csv:1:tile: unknown column; known: batch"),
+        ("m,n,k,name\n1,2,3,4\n", "s.csv:1:name: unknown column; known: batch, beta, bias, dtype, k, label, "),
         ("m,n,k,dtype\n1,2,3,bf61\n", "s.csv:2: no data type 'bf61'"),
         ("m,n,k,beta\n1,2,3,half\n", "s.csv:2: beta = 'half' is not a finite number"),
     ],
@@ -259,6 +264,48 @@ def test_bad_shapes(refused, gpu, tmp_path, content, why):
     path = tmp_path / "s.csv"
     path.write_text(content, encoding="utf-8")
     assert why in refused("rank", "shapes", path, "--gpu", gpu)
+
+
+def test_shapes_have_labels_and_may_be_refused(run, refused, gpu, tmp_path):
+    path, poor = tmp_path / "s.csv", tmp_path / "poor.csv"
+    path.write_text("label,m,n,k,dtype\nQ K,64,4096,4096,\n,64,64,64,nvfp4\nlast one,64,64,60,fp6\n", encoding="utf-8")
+    words = ["rank", "shapes", path, "--gpu", gpu]
+    printed = strict_json(run(*words, "--json"))
+    assert printed["rankings"][0]["ranked"][0] == rank(Gemm(64, 4096, 4096), hardware=gpu)[0].to_dict()
+    assert [(entry["index"], entry["line"], entry["label"]) for entry in printed["rankings"]] == [(0, 2, "Q K")]
+    places = [(entry["index"], entry["line"], entry["label"], entry["problem"]) for entry in printed["refused"]]
+    assert places == [(1, 3, None, "gemm 64 x 64 x 64 nvfp4"), (2, 4, "last one", "gemm 64 x 64 x 60 fp6")]
+    assert printed["refused"][0]["reason"].startswith("sm_90 has no nvfp4 matrix instructions")
+    page = " ".join(run(*words).split())
+    assert "refused 2, listed below" in page
+    assert "s.csv:3: gemm 64 x 64 x 64 nvfp4: sm_90 has no" in page
+    assert "s.csv:4: last one (gemm 64 x 64 x 60 fp6): sm_90 has no" in page
+    assert "label problem best time rate tried ties" in page
+    poor.write_text('[{"m": 1, "n": 2, "k": 4, "label": 7}]', encoding="utf-8")
+    assert "label: 7 is no text" in refused("rank", "shapes", poor.rename(tmp_path / "poor.json"), "--gpu", gpu)
+    # what is wrong for one is wrong for all
+    assert "cache = 'luke'" in refused(*words, "--cache", "luke")
+
+
+def test_shapes_of_which_none_can_be_ranked(capsys, gpu, tmp_path):
+    path = tmp_path / "s.csv"
+    path.write_text("m,n,k,dtype\n64,64,64,nvfp4\n", encoding="utf-8")
+    assert main(["rank", "shapes", str(path), "--gpu", gpu]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith("1 problem, none of which can be ranked\n")
+    assert err.count("\n") == 1
+    assert "s.csv:2: none of its products can be ranked; sm_90 has no nvfp4" in err
+
+
+def test_rank_of_what_rank_shapes_wrote(run, gpu, tmp_path):
+    path, ranked = tmp_path / "s.csv", tmp_path / "ranked.json"
+    path.write_text("m,n,k\n4096,4096,4096\n4096,4096,4096\n4096,4096,8192\n", encoding="utf-8")
+    ranked.write_text(run("rank", "shapes", path, "--gpu", gpu, "--top", 2, "--json"), encoding="utf-8")
+    wrote = strict_json(ranked.read_text(encoding="utf-8"))["rankings"]
+    again = strict_json(run("rank", "gemm", *SIZES, "--gpu", gpu, "--candidates", ranked, "--json"))
+    configs = {entry["config"] for ranking in wrote for entry in ranking["ranked"]}
+    assert again["tried"] == len(configs) < 6  # each once
+    assert {entry["config"] for entry in again["ranked"]} == configs
 
 
 def test_rank_of_candidates_in_csv(run, gpu, tmp_path):
@@ -334,6 +381,22 @@ def test_compare(run, gpu, tmp_path):
     assert chosen == strict_json(json.dumps(expected.to_dict()))
 
 
+def test_compare_that_scores_nothing(run, capsys, gpu, tmp_path):
+    path = tmp_path / "shapes.csv"
+    path.write_text("kind,batch,m,n,k,warm_us,cold_us\nfp16,1,64,64,64,5,6\n", encoding="utf-8")
+    words = ["compare", path, "--gpu", gpu]
+    printed = strict_json(run(*words, "--json"))  # the data say so
+    assert (printed["n"], printed["n_refused"], printed["mape"]) == (0, 2, None)
+    assert main([str(word) for word in words]) == 2
+    out, err = capsys.readouterr()
+    assert "0 scored, 2 refused" in out
+    assert err.count("\n") == 1
+    assert (
+        "shapes.csv:2: nothing was scored: 2 predictions refused, the first: profile 'h200_sxm' has no tensor.fp16"
+        in err
+    )
+
+
 def test_compare_sample(run, gpu):
     printed = strict_json(run("compare", "--sample", "--gpu", gpu, "--json"))
     assert [result["table"] for result in printed["results"]] == ["gemm_cublas", "gemm_triton"]
@@ -348,7 +411,17 @@ def test_profiles(run, gpu):
     assert "h200_sxm" in run("profiles")
     listed = strict_json(run("profiles", "--json"))
     assert listed == strict_json(run("profiles", "list", "--json"))
-    assert "h200_sxm" in [row["name"] for row in listed["profiles"]]
+    rows = {row["name"]: row for row in listed["profiles"]}
+    b200 = load_profile("b200_sxm")
+    assert rows["b200_sxm"]["clock_boost_hz"] == b200.clock.boost_hz
+    assert rows["b200_sxm"]["dram_capacity_bytes"] == b200.dram.capacity_bytes
+    assert rows["b200_sxm"]["dram_bandwidth_peak_bytes_per_s"] == b200.dram.bandwidth_peak_bytes_per_s
+    assert rows["b200_sxm"]["predicts"][-4:] == ["fp4", "mxfp4", "nvfp4", "int8"]
+    assert rows["b200_sxm"]["rates_alone"] == ["fp6", "fp64"]
+    page = run("profiles", "list")
+    assert re.search(
+        r"^b200_sxm +tf32 bf16 fp16 fp8 fp8_e5m2 mxfp8 fp4 mxfp4 nvfp4 int8 +fp6 fp64$", page, re.MULTILINE
+    )
     shown = strict_json(run("profiles", "show", "h200_sxm", "--json"))
     assert shown["hash"] == load_profile("h200_sxm").hash
     assert strict_json(run("profiles", "show", "H200", "--json")) == shown  # other names of a GPU count as its own
@@ -363,7 +436,7 @@ def test_profiles_check_says_how_numbers_are_known(run, tmp_path):
     profile = load_profile("h200_sxm")
     assert sum(len(names) for names in checked["kinds"].values()) == checked["numbers"] == len(profile.numbers)
     assert "sm_count" in checked["kinds"]["measured"]
-    assert "launch.cta_start_cycles" in checked["not_known"]
+    assert "merging.window_dram_s" in checked["not_known"]
     assert checked["gemm"] == {"lacks": [], "refused": []}
     poor = tmp_path / "poor.toml"
     numbers = dict.fromkeys(("launch.descriptor_s", "fill.row_16_s", "merging.loss_many_ctas", "l2.associativity"))
@@ -411,9 +484,36 @@ def test_set_changes_the_gpu(run, gpu, hw):
     assert "from h200_sxm, changed: dram.bandwidth_read_bytes_per_s, sm_count" in run("profiles", "show", gpu, *SET)
 
 
+def test_other_gpu_is_as_it_is(run, gpu, hw):
+    what_if = [*SIZES, *TILE, "--gpu", gpu, *SET]
+    mine, theirs = (predict(PROBLEM, CONFIG, hardware=hardware) for hardware in (tilesight.derive(hw, CHANGES), hw))
+    against = strict_json(run("explain", "gemm", *what_if, "--against-gpu", gpu, "--json"))
+    second = strict_json(run("explain", "gemm", *what_if, "gemm", "--gpu", gpu, "--json"))
+    for printed in (against, second):
+        assert (printed["estimate"], printed["other"]) == (mine.to_dict(), theirs.to_dict())
+    # without another GPU, both have the changes
+    same = strict_json(run("explain", "gemm", *what_if, "gemm", "--stages", 3, "--json"))
+    assert same["other"]["hardware"] == "h200_sxm_what_if"
+
+
+def test_what_was_changed_is_told(run, gpu):
+    said = ["sm_count = 66 instead of 100", "dram.bandwidth_read_bytes_per_s = 2e12, 0.5x of 4e12"]
+    where = [*SIZES, "--gpu", gpu, *SET]
+    for words in (["predict", "gemm", *where, *TILE], ["rank", "gemm", *where], ["explain", "gemm", *where, *TILE]):
+        page = " ".join(run(*words).split())
+        assert all(f"what if {change}" in page for change in said)
+    page = run("explain", "gemm", *where, *TILE, "--against-gpu", gpu)
+    assert re.search(r"^what if +.* as it is$", page, re.MULTILINE)
+    predicted = strict_json(run("predict", "gemm", *where, *TILE, "--json"))
+    assert {f"what if: {change}" for change in said} <= set(predicted["assumptions"])
+    ranked = strict_json(run("rank", "gemm", *where, "--top", "1", "--json"))["ranked"][0]
+    assert {f"what if: {change}" for change in said} <= set(ranked["assumptions"])
+
+
 def test_set_in_compare(run):
     own = strict_json(run("compare", "--sample", "--json"))["results"][0]
     slow = strict_json(run("compare", "--sample", *SET[:2], "--json"))["results"][0]
+    assert list(slow["what_if"]) == ["h200_sxm_what_if"]
     assert slow["n"] == own["n"]
     assert slow["bias"] > own["bias"]  # half the bandwidth predicts longer times
 
@@ -448,7 +548,7 @@ def test_bench(run, gpu):
         printed[name] for name in ("import_s", "first_predict_s", "predict_gemm_ms", "rank_10000_s", "schedule_ms")
     ]
     assert all(0 < seconds < 60 for seconds in times)
-    assert 0 <= printed["batch_equals_single"] <= 1e-9
+    assert 0 <= printed["batch_difference"] <= 1e-9
 
 
 def test_version_and_help(run):
@@ -456,6 +556,12 @@ def test_version_and_help(run):
     assert run() == run("--help")
     for words in (["predict", "gemm"], ["rank", "gemm"], ["explain", "gemm"], ["compare"], ["profiles", "show"]):
         assert "--json" in run(*words, "--help")
+
+
+def test_help_lists_the_formats(run):
+    page = " ".join(run("predict", "gemm", "--help").replace("│", " ").split())
+    assert "Operand type: tf32, bf16, fp16, fp8, fp8_e5m2, mxfp8, fp4, mxfp4, nvfp4, int8; which" in page
+    assert "Type of C, if not the usual one: int32, int8, fp32, bf16, fp16, fp8, fp8_e5m2; integers for" in page
 
 
 def test_every_command_has_json(run):
@@ -502,7 +608,7 @@ def test_sizes_that_are_none(refused, gpu, name, value, why):
     ("options", "why"),
     [
         (["--dtype", "bf61"], "no data type 'bf61'; known: bf16, .* Did you mean 'bf16'?"),
-        (["--dtype", "fp64"], "fp64"),
+        (["--dtype", "fp64"], "fp64 products on sm_90 are not modelled; modelled there are bf16, "),
         (["--tile", "128x256"], "tile = '128x256' is not 3 sizes; give them as in 128x256x64"),
         (["--tile", "128x0x64"], "tile_n = 0 is outside 1..4096"),
         (["--tile", "128xnanx64"], "tile_n = 'nan' is not a whole number"),
@@ -521,6 +627,15 @@ def test_sizes_that_are_none(refused, gpu, name, value, why):
         (["--split-k", "some"], "split_k = 'some' is not a whole number"),
         (["--split-k", "65"], "split_k = 65 is more than the k-steps there are"),
         (["--registers", "256"], "1 more than the 255 there are"),
+        (
+            ["--registers", "32"],
+            "registers = 32, and the accumulators of 128x256 on 8 warps take at least 86 per thread",
+        ),
+        (["--smem", "10000", "--registers", "32"], "smem_bytes = 10000, and 4 stages of .* take at least 196608 B"),
+        (["--output", "int4"], "output = 'int4' of bf16 operands; give fp32, bf16, fp16, fp8, fp8_e5m2"),
+        (["--dtype", "fp6"], "sm_90 has no fp6 matrix instructions; modelled there are bf16, "),
+        (["--dtype", "bf61"], "known: bf16, fp16, fp32, fp4, fp6, fp64, fp8, .*, tf32. Did you mean"),
+        (["--set", "sm_count=٦٦"], "sm_count = '٦٦' is not a new value"),
         (["--smem", "1e9"], "smem_bytes = '1e9' is not a whole number"),
         (["--cache", "luke"], "cache = 'luke'; known: warm, cold"),
         (["--clock", "slow"], "clock = 'slow'; give burst, sustained"),
@@ -692,6 +807,10 @@ def test_tables_that_can_not_be_compared(refused, gpu, tmp_path):
     assert "conv" in refused("compare", table, "--gpu", gpu, "--table", "conv")
     assert "No such file" in refused("compare", table, "--gpu", gpu, "--rows", tmp_path / "no" / "rows.csv")
     assert "Is a directory" in refused("compare", table, "--gpu", gpu, "--rows", tmp_path)
+    for bad, said in (("rows\0.csv", r"rows\x00.csv"), ("rows\ud800.csv", r"rows\ud800.csv")):
+        assert f"'{said}' is no name of a file" in refused(
+            "compare", table, "--gpu", gpu, "--where", "m=16", "--rows", bad
+        )
     broken = tmp_path / "broken.csv.gz"
     broken.write_bytes(gzip.compress(table.read_bytes())[:-20])
     assert "broken.csv.gz" in refused("compare", broken, "--gpu", gpu)
@@ -722,7 +841,7 @@ CONFIGS = "tile,stages\n128x256x64,4\n"
         ("c.csv", 'tile,stages\n"128x256x64,4\n', "not a CSV file"),
         ("c.csv", "tile,tile_m,stages\n128x256x64,128,4\n", "c.csv:2: tile and tile_m"),
         ("c.csv", "tile,stages,swap_ab\n128x256x64,4,maybe\n", "c.csv:2: swap_ab = 'maybe' is not True or False"),
-        ("c.csv", "tile,stages\n512x512x64,8\n", "none of 1 candidates is legal"),
+        ("c.csv", "tile,stages\n512x512x64,8\n", "the only candidate is not legal"),
         ("c.json", "", "not a JSON file"),
         ("c.json", "{}", "expected a list of objects"),
         ("c.json", "[1]", "expected a list of objects"),
@@ -737,6 +856,9 @@ CONFIGS = "tile,stages\n128x256x64,4\n"
         ("c.json", '[{"tile": "128x256x64", "stages": 3, "stages": 4}]', "key 'stages' stands 2 times in one object"),
         ("c.json", '{"ranked": [7]}', "expected a list of objects"),
         ("c.json", '{"ranked": [{}]}', "expected a list of objects"),
+        ("c.json", '{"rankings": 7}', "expected a list of objects"),
+        ("c.json", '{"rankings": [{"ranked": [7]}]}', "expected a list of objects"),
+        ("c.json", '{"rankings": []}', "no candidates in it"),
     ],
 )
 def test_bad_candidates(refused, gpu, tmp_path, name, content, why):
@@ -782,6 +904,10 @@ def test_bad_candidates_in_bytes(refused, gpu, tmp_path):
         ("seconds", 1e200, "seconds = 1e+200 is not the sum of terms"),
         ("seconds_low", -1, "seconds_low = -1"),
         ("seconds_low", 1e-6, "seconds_low = 1e-06 and seconds_high = None do not enclose"),
+        ("ctas", 0, "ctas = 0 makes no sense"),
+        ("rounds", 0, "rounds = 0 makes no sense"),
+        ("split_k", 0, "split_k = 0 makes no sense"),
+        ("ctas_per_sm", 0, "ctas_per_sm = 0 makes no sense"),
         ("terms", {}, "is not the sum of terms"),
         ("terms", {"soon": 1.0}, "terms"),
         ("margin", 7.0, "margin = 7.0"),
@@ -805,6 +931,14 @@ def test_bad_estimate_files(refused, gpu, tmp_path, name, value, why):
     said = refused("explain", path)
     assert "bad.json" in said
     assert why in said
+
+
+def test_estimate_without_a_bound(refused, gpu, tmp_path):
+    data = predict(PROBLEM, CONFIG, hardware=gpu).to_dict()
+    for name, changes in (("good", {}), ("bad", {"period_s": {}, "margin": None})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(data | changes), encoding="utf-8")
+    said = refused("explain", tmp_path / "bad.json", tmp_path / "good.json")
+    assert "bad.json: estimate field period_s = {} makes no sense" in said
 
 
 @pytest.mark.parametrize("content", ["", "[]", "7", '"text"', "{}", "null", "{"])

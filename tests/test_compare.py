@@ -28,7 +28,9 @@ from tilesight.compare.scores import (
 )
 from tilesight.errors import ConfigError, TableError, TilesightError, UnknownProfileError, UnsupportedError
 from tilesight.files import sample_files
+from tilesight.hardware.derive import derive
 from tilesight.hardware.load import load_profile
+from tilesight.hardware.numbers import plain_number
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import GemmConfig
 from tilesight.records import read_table
@@ -659,3 +661,51 @@ def test_sample_predicted_perfectly():
             assert found["kendall_tau"] == pytest.approx(1)
         else:
             assert found["ranking"] == NO_RANKING
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"table": 5}, "table = 5; give a file or a Table"),
+        ({"table": None}, "table = None; give a file or a Table"),
+        ({"table": b"table.csv"}, "table = b'table.csv'; give a file"),
+        ({"hardware": 5}, "hardware = 5; give a Profile, its name or its file"),
+        ({"hardware": b"h200_sxm"}, "hardware = b'h200_sxm'; give a Profile"),
+        ({"where": 5}, "where = 5; give texts such as 'm=16', or values by column"),
+        ({"where": [5]}, "cannot read the condition 5; give column=value"),
+        ({"where": {5: 1}}, "cannot read the condition 5"),
+        ({"kind": 5}, "kind = 5; give the name of a kind of table"),
+        ({"auto_config": "False"}, "auto_config = 'False'; give True or False"),
+        ({"auto_config": 0}, "auto_config = 0; give True or False"),
+        ({"progress": 5}, "progress = 5; give a function"),
+        ({"predict_many": 5}, "predict_many = 5; give a function"),
+        ({"choose_config": "best"}, "choose_config = 'best'; give a function"),
+        ({"rows": 5}, "rows = 5; give the file to write"),
+        ({"rows": "rows\0.csv"}, r"cannot write the rows: 'rows\\x00.csv' is no name of a file"),
+        ({"rows": "rows\ud800.csv"}, r"cannot write the rows: 'rows\\ud800.csv' is no name of a file"),
+    ],
+)
+def test_arguments_of_another_kind(given, why):
+    table = sample_files()["gemm_cublas.csv"]
+    with pytest.raises(TilesightError, match=why):
+        compare_records(**{"table": table, "hardware": "h200_sxm", "where": {"m": 16}} | given)
+
+
+def test_what_was_changed_is_told():
+    copy = derive("h200_sxm", {"sm_count": 66, "power.limit_w": "0.5x", "launch.event_s": "2x"}, name="less")
+    result = compare_records(sample_files()["gemm_cublas.csv"], hardware=copy, where={"m": 16})
+    event_s = load_profile("h200_sxm").require("launch.event_s")
+    changes = [
+        "sm_count = 66 instead of 132",
+        "power.limit_w = 350.0, 0.5x of 700.0, which no time of a matrix product goes by",
+        f"launch.event_s = {plain_number(2 * event_s)}, 2x of {plain_number(event_s)}",  # the protocol's times hold it
+    ]
+    assert result.to_dict()["what_if"] == {"less": changes}
+    assert text(result, width=200).count("what if ") == 3
+    assert compare_records(result.table, hardware="h200_sxm").to_dict()["what_if"] == {}
+
+
+def test_recorded_kernels_are_legal_as_compiled():
+    # registers and shared memory of real kernels, among them rings of three slots for four stages
+    result = compare_records(sample_files()["gemm_triton.csv"], hardware="h200_sxm")
+    assert (result.n, result.n_refused) == (120, 0)

@@ -101,6 +101,11 @@ def test_readme_has_one_line_commands():
     assert re.fullmatch(r"python3 -m venv .* -m pytest\n", shell[1])
 
 
+def test_readme_states_no_share_that_scores_would_move():
+    row = next(line for line in PAGES[0].read_text(encoding="utf-8").splitlines() if "`seconds_low`" in line)
+    assert "%" not in row  # validation/scores hold the shares
+
+
 def test_blocks_are_found():
     page = (
         "a\n```python\nx = 1\n```\n<!-- not run: takes a GPU -->\n```python\ny\n```\n```console\n$ a b\nout\n$ c\n```\n"

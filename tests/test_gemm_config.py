@@ -3,6 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from tilesight.dtypes import DTYPES
 from tilesight.errors import ConfigError, ProblemError, UnknownDTypeError
 from tilesight.kernels.gemm import gemm_plan, library_split
 from tilesight.kernels.gemm_config import MAX_SIZE, Gemm, GemmColumns, GemmConfig
@@ -49,6 +50,31 @@ def test_dtypes():
     for bad in (None, 16, True, ["bf16"]):
         with pytest.raises((ProblemError, UnknownDTypeError), match="no data type"):
             Gemm(1, 1, 1, dtype=bad)
+
+
+FLOATS = ("fp32", "bf16", "fp16", "fp8", "fp8_e5m2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "usual", "allowed"),
+    [
+        ("bf16", "bf16", FLOATS),
+        ("fp16", "fp16", FLOATS),
+        ("tf32", "fp32", FLOATS),
+        ("fp8", "bf16", FLOATS),
+        ("nvfp4", "bf16", FLOATS),
+        ("int8", "int32", ("int32", "int8", *FLOATS)),
+        ("fp64", "fp64", ("fp64", *FLOATS)),
+    ],
+)
+def test_outputs_are_what_an_epilogue_writes(kind, usual, allowed):
+    assert Gemm(8, 8, 8, dtype=kind).output == usual
+    for output in DTYPES:
+        if output in allowed:
+            assert Gemm(8, 8, 8, dtype=kind, output=output).output == output
+        else:
+            with pytest.raises(ProblemError, match=f"output = '{output}' of {kind} operands; give .*fp32, bf16, fp16"):
+                Gemm(8, 8, 8, dtype=kind, output=output)
 
 
 @pytest.mark.parametrize("name", ["layout_a", "layout_b"])
@@ -128,6 +154,7 @@ def test_configurations_say_what_they_are():
     text = str(GemmConfig(**CONFIG, cluster_m=2, split_k=None, swap_ab=True))
     assert text == "GemmConfig(128x128x64, 3 stages, 8 warps, warp_specialized, cluster 2x1, swap_ab, split auto)"
     assert str(GemmConfig(**CONFIG, kernel="cp_async", split_k=4)).endswith("cp_async, group 8, split 4)")
+    assert str(GemmConfig(16, 16, 16, stages=1, warps=1)) == "GemmConfig(16x16x16, 1 stage, 1 warp, warp_specialized)"
 
 
 # --- columns ---
@@ -151,7 +178,7 @@ def test_columns_of_one_and_many():
 @pytest.mark.parametrize(("problems", "configs"), [(0, 1), (1, 0), (2, 3), (0, 0), (3, 2)])
 def test_lengths_that_do_not_fit(problems, configs):
     with pytest.raises(
-        ConfigError, match=f"{problems} problems and {configs} configurations: give lists of one length"
+        ConfigError, match=f"{problems} problems? and {configs} configurations?: give lists of one length"
     ):
         GemmColumns.of([Gemm(1, 1, 1)] * problems, [GemmConfig(**CONFIG)] * configs)
 
@@ -175,8 +202,8 @@ def first_problem(config, problem=None):
         (GemmConfig(128, 128, 40, stages=3), "is not a multiple of 16"),
         (GemmConfig(96, 128, 64, stages=3), "wgmma works on 64 rows"),
         (GemmConfig(128, 96, 64, stages=3, swap_ab=True), "wgmma works on 64 rows"),
-        (GemmConfig(128, 132, 64, stages=3), "multiple of 8, at most 512"),
-        (GemmConfig(64, 520, 64, stages=3), "multiple of 8, at most 512"),
+        (GemmConfig(128, 132, 64, stages=3), "n side, tile_n (tile_m with swap_ab), must be a multiple of 8"),
+        (GemmConfig(64, 520, 64, stages=3), "must be at most 512, two instructions of 256"),
         (GemmConfig(96, 128, 64, stages=3, kernel="cp_async"), "powers of two"),
         (GemmConfig(8, 128, 64, stages=3, kernel="cp_async"), "at least 16"),
         (GemmConfig(128, 128, 48, stages=3, kernel="cp_async"), "powers of two"),
@@ -266,7 +293,8 @@ def test_plan_by_hand():
     assert (matrix.count, matrix.m, matrix.n, matrix.k) == (8, 64, 256, 16)
     # the reduction reads two fp32 parts and writes bf16
     assert plan.launch.dependent_kernels == 1
-    assert plan.launch.dependent_bytes == 300 * 500 * (2 * 4 + 2)
+    assert plan.launch.dependent_read_bytes == 300 * 500 * 2 * 4
+    assert plan.launch.dependent_written_bytes == 300 * 500 * 2
     # asked, edges clipped: each of 2 columns of tiles asks for A's 300 rows, each of 3 rows for B's 500 columns
     assert plan.access.requested_bytes == (2 * 300 + 3 * 500) * 500 * 2 * 2
 

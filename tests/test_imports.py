@@ -16,7 +16,7 @@ PACKAGE = Path(tilesight.__file__).parent
 # A module may be listed before it exists.
 ORDER = """
 errors units dtypes files resource display
-hardware/ numbers rules tables profile write system load derive
+hardware/ numbers rules tables profile write system load derive unread
 plan/ tile action graph loop launch access plan
 cost/ occupancy clock merging throughput schedule cycles body modulo orders replay
 cost/ envelope ends reuse drift cache network roofline price gemm_body estimate explanation
@@ -28,8 +28,8 @@ candidates search compose
 records/ gpus cells schema read protocol requests
 ncu
 compare/ scores result run
-calibrate/ toolchain suite build run records found limits memory cache power fill loops launch footprint
-calibrate/ chip clusters derive fits
+calibrate/ toolchain counters suite build run records found limits memory cache power fill loops launch footprint
+calibrate/ chip clusters derive chart pictures fits
 calibrate/ assemble result moved identity machine session
 api
 check

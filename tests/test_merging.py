@@ -73,8 +73,8 @@ def test_shares_of_in_order_loops_by_hand(hw):
 
 def test_shares_of_clusters_by_hand(hw):
     how = {"in_order": False, "bulk": True}
-    # no cluster: any four neighbours merge; 0.25 + 0.75 / 8 for both
-    assert shares_of(access_of(32, 8), hw, **how) == pytest.approx((0.34375, 0.34375))
+    # no cluster: four neighbours, two by two; 0.5 + 0.5 / 8 for both
+    assert shares_of(access_of(32, 8), hw, **how) == pytest.approx((0.5625, 0.5625))
     # 2 CTAs along n receive one A tile: half of A's requests, not merged further; pairs of clusters merge B:
     # 0.5 + 0.5 / 8
     assert shares_of(access_of(32, 8, multicast_a=2), hw, **how) == pytest.approx((0.5, 0.5625))

@@ -22,9 +22,11 @@ def launch_of(threads=256, registers=128, smem_bytes=0, tiles=1, cluster=1, pers
         persistent=np.array([persistent]),
         device_descriptors=0 * one,
         dependent_kernels=0 * one,
-        dependent_bytes=0 * one,
+        dependent_read_bytes=0 * one,
+        dependent_written_bytes=0 * one,
         earlier_kernels=0 * one,
-        earlier_bytes=0 * one,
+        earlier_read_bytes=0 * one,
+        earlier_written_bytes=0 * one,
     )
 
 

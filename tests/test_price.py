@@ -1,5 +1,7 @@
 """Whole estimates worked by hand, on the GPU of round numbers: 100 SMs, 0.5 ns a cycle, DRAM 4 B/ps, L2 10 B/ps."""
 
+from dataclasses import replace
+
 import pytest
 
 from tilesight import Gemm, GemmConfig, UnsupportedError, predict
@@ -264,3 +266,78 @@ def test_a_missing_number_refuses_by_name(hw, altered, name, config):
     with pytest.raises(UnsupportedError, match=f"has no {name}") as caught:
         predict(Gemm(4096, 4096, 4096), config, hardware=altered(hw, {name: None}))
     assert caught.value.field == name
+
+
+# --- kernels around the product
+
+
+def test_an_old_c_is_read_once_where_it_is_added(h200):
+    # by the tiles that store it, clipped at the edge; in a split by the reduction
+    for problem, config in (
+        (Gemm(1, 65536, 512), GemmConfig(64, 128, 64, stages=4, split_k=1)),
+        (Gemm(8192, 8192, 4096), GemmConfig(128, 128, 64, stages=4, split_k=8)),
+    ):
+        new, old = (
+            predict(replace(problem, beta=beta), config, hardware=h200, cache="cold", clock="burst")
+            for beta in (0.0, 1.0)
+        )
+        assert old.dram_read_bytes - new.dram_read_bytes == pytest.approx(problem.m * problem.n * 2)
+        assert old.seconds > new.seconds
+
+
+def test_an_old_c_is_as_resident_as_stated(h200):
+    def read(**resident):
+        config = GemmConfig(128, 256, 64, stages=4)
+        return predict(Gemm(8192, 8192, 256, beta=1.0), config, hardware=h200, resident=resident).dram_read_bytes
+
+    operands, output = 2 * 8192 * 256 * 2, 8192 * 8192 * 2
+    assert read() == pytest.approx(operands + output)
+    assert read(c=1.0) == pytest.approx(operands)
+    assert read(a=1.0, b=1.0) == pytest.approx(output)
+
+
+def test_an_old_c_is_not_part_of_the_loop():
+    # whole rounds alone, and a few tiles more: 84 x 71 tiles of 64 x 64 on 142 SMs of 6 CTAs each
+    config = GemmConfig(64, 64, 64, stages=2, warps=8, kernel="cp_async")
+    few, more = (
+        predict(Gemm(m, 4544, 64, beta=1.0), config, hardware="l40s", cache="cold", clock="burst").seconds
+        for m in (5376, 5440)
+    )
+    assert few < more < 1.05 * few
+
+
+def test_partial_sums_beyond_l2_come_from_dram():
+    # 8 parts of 8192 x 8192 in fp32 are 2.15 GB; an L40S holds 48 MiB of them and reads the rest at 0.841 TB/s
+    config = GemmConfig(128, 128, 64, stages=2, warps=8, kernel="cp_async", split_k=8)
+    estimate = predict(Gemm(8192, 8192, 4096), config, hardware="l40s", cache="cold", clock="burst")
+    partial, held = 8 * 8192**2 * 4, 48 * 2**20
+    assert estimate.terms["reduction"] > (partial - held) / 0.841e12
+    assert estimate.dram_read_bytes > 2 * 8192 * 4096 * 2 + partial - held
+    small = predict(Gemm(512, 512, 4096), replace(config, split_k=4), hardware="l40s", cache="cold", clock="burst")
+    assert small.dram_read_bytes == pytest.approx(2 * 512 * 4096 * 2)
+
+
+def test_operands_made_first_come_from_dram_and_stay_in_l2(h200):
+    # 67 MB of B in fp8, row by row, is turned first: read once, written once, 31 MB of it stay for the product
+    problem = Gemm(64, 8192, 8192, dtype="fp8")
+    config = GemmConfig(64, 128, 128, stages=4)
+    cold, warm = (predict(problem, config, hardware=h200, cache=cache, clock="burst") for cache in ("cold", "warm"))
+    weight = 8192 * 8192
+    assert cold.terms["preparation"] > weight / h200.dram.bandwidth_read_bytes_per_s
+    assert cold.dram_read_bytes > 1.5 * weight
+    assert cold.dram_write_bytes > weight / 2
+    assert warm.seconds <= cold.seconds
+    # a small one stays altogether: it is read from DRAM by the kernel that turns it alone
+    small = predict(Gemm(64, 1024, 1024, dtype="fp8"), config, hardware=h200, cache="cold", clock="burst")
+    assert small.dram_read_bytes == pytest.approx(1024 * 1024 + 64 * 1024, rel=1e-6)
+
+
+def test_an_sm_stores_all_its_last_tiles(hw):
+    # four CTAs an SM on 25 of 100 SMs take as long to store as one CTA an SM four times over
+    config = GemmConfig(64, 64, 64, stages=2, kernel="cp_async", registers=64)
+    one, four = (
+        predict(Gemm(64 * tiles, 64, 64), config, hardware=hw, sms=25, clock="burst").terms["epilogue"]
+        for tiles in (25, 100)
+    )
+    fixed = hw.epilogue.in_order_fixed_s
+    assert four - fixed == pytest.approx(4 * (one - fixed), rel=1e-6)

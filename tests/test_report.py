@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tilesight import Gemm, GemmConfig, compare_records, explain, predict, predict_many, rank, rank_many
+from tilesight import Gemm, GemmConfig, compare_records, explain, load_profile, predict, predict_many, rank, rank_many
 from tilesight.bench import Bench
 from tilesight.candidates import gemm_candidates
 from tilesight.errors import TilesightError
@@ -273,3 +273,21 @@ def test_batch_is_a_short_table(hw):
 def test_no_report_of_other_things():
     with pytest.raises(TilesightError, match="no report of a dict"):
         text({})
+
+
+def test_less_than_a_byte_is_no_number_of_bytes(estimate):
+    page = text(replace(estimate, requested_bytes=0.5757), width=200)
+    assert line_with(page, "asked by CTAs") == "below 1 B"
+
+
+def test_copied_numbers_name_their_origin():
+    page = text(load_profile("h100_sxm"), width=200)
+    assert re.search(r"^l2\.lookup_bytes_per_s +\S+ +assumed +from h200_sxm: same chip", page, re.MULTILINE)
+    assert line_with(page, "predicts") == "tf32, bf16, fp16, fp8, fp8_e5m2, int8"
+    assert line_with(page, "not modelled") == "fp64: rates alone"
+
+
+def test_singulars(hw):
+    page = text(rank_many([PROBLEM], [GemmConfig(64, 64, 64, stages=1)], hardware=hw), width=200)
+    assert page.startswith("1 problem on ")
+    assert "64x64x64, 1 stage, 4 warps" in page

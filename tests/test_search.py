@@ -1,14 +1,16 @@
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tilesight.api import rank
+from tilesight.api import load_profile, rank
 from tilesight.candidates import gemm_candidates
 from tilesight.cost.price import Situation
 from tilesight.errors import ConfigError, UnsupportedError
 from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig
-from tilesight.search import TIE, price_many, refusal_reasons
+from tilesight.report import text
+from tilesight.search import TIE, modelled_formats, price_many, refusal_reasons
 
 LARGE = Gemm(4096, 4096, 4096)
 GOOD = GemmConfig(128, 256, 64, stages=4)
@@ -67,10 +69,12 @@ def test_only_what_can_be_priced(hw, altered):
         with pytest.raises(UnsupportedError, match=f"has no tensor.{name}; measure it or state it") as caught:
             rank(Gemm(64, 64, 64, dtype=name), [GOOD], hardware=hw)
         assert caught.value.field == f"tensor.{name}"
-    with pytest.raises(UnsupportedError, match="sm_90 has no nvfp4 matrix instructions; it has bf16, fp16"):
+    with pytest.raises(UnsupportedError, match="sm_90 has no nvfp4 matrix instructions; modelled there are bf16, fp16"):
         rank(Gemm(64, 64, 64, dtype="nvfp4"), [GOOD], hardware=hw)
     ampere = type(hw).from_dict(hw.to_dict() | {"architecture": "sm_80"})
-    with pytest.raises(ConfigError, match="kernel warp_specialized needs bulk copies, which this GPU lacks"):
+    with pytest.raises(
+        ConfigError, match="kernel warp_specialized needs bulk copies, which h200_sxm lacks; it has cp_async"
+    ):
         rank(LARGE, [GOOD], hardware=ampere)
 
 
@@ -193,3 +197,102 @@ def test_the_first_illegal_one_is_named(hw):
         price_many([LARGE], [GOOD, GOOD, GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())))
     with pytest.raises(ConfigError, match="^9 stages of 128x256x64 need"):
         price_many([LARGE], [GemmConfig(128, 256, 64, stages=9)], hw, Situation("cold", np.zeros(())))
+
+
+RING = GemmConfig(128, 128, 64, stages=3, kernel="cp_async")
+"""Its stages are 32768 B each, its 8 warps hold 64 accumulators a thread."""
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        # two of three stages: an in-order loop may do with one less
+        (replace(RING, smem_bytes=65535), "smem_bytes = 65535, and 3 stages of 128x128x64 take at least 65536 B"),
+        (replace(RING, smem_bytes=0, registers=1), "smem_bytes = 0, and 3 stages"),
+        (replace(RING, smem_bytes=10000, registers=32), "smem_bytes = 10000, and 3 stages"),
+        # one operand in shared memory: 128 * 64 * 2 B
+        (replace(RING, stages=1, smem_bytes=16383), "and 1 stage of 128x128x64 takes at least 16384 B"),
+        # a specialised kernel has its whole ring
+        (GemmConfig(128, 128, 64, stages=3, smem_bytes=98303), "3 stages of 128x128x64 take at least 98304 B"),
+        (replace(RING, registers=63), "registers = 63, and the accumulators of 128x128 on 8 warps take at least 64"),
+        (replace(RING, registers=63, spills=0), "registers = 63, and the accumulators"),
+        # 64 of them spilled
+        (replace(RING, tile_n=256, registers=63, spills=64), "registers = 63, and the accumulators of 128x256"),
+        # 128 accumulators on 8 warps of 12, an even share of 85.3
+        (GemmConfig(128, 256, 64, stages=3, registers=85), "registers = 85, .* take at least 86 per thread"),
+    ],
+)
+def test_what_is_stated_as_compiled_is_no_less_than_the_tile_needs(hw, config, message):
+    with pytest.raises(ConfigError, match=message):
+        rank(LARGE, [config], hardware=hw)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        replace(RING, smem_bytes=65536, registers=64),
+        replace(RING, stages=1, smem_bytes=16384),
+        replace(RING, tile_n=256, registers=64, spills=64),
+        replace(RING, tile_n=256, warps=4, registers=255),  # 256 accumulators: one is spilled, though nobody says so
+        replace(RING, tile_m=16, warps=4, stages=1, smem_bytes=0),  # operands through registers
+        GemmConfig(128, 128, 64, stages=3, smem_bytes=98304, registers=43),
+    ],
+)
+def test_what_compilers_reach_is_taken(hw, config):
+    assert len(rank(LARGE, [config], hardware=hw)) == 1
+
+
+def test_where_nothing_is_loaded_asynchronously_no_ring_is_asked_for(hw):
+    # rows of 4001 elements: element-wise loads, one operand in shared memory
+    odd, small = Gemm(4096, 4001, 4001), replace(RING, smem_bytes=16384)
+    assert len(rank(odd, [small], hardware=hw)) == 1
+    with pytest.raises(ConfigError, match="take at least 65536 B"):
+        rank(LARGE, [small], hardware=hw)
+
+
+def test_rows_of_less_than_a_byte_an_element_are_whole_bytes():
+    b200 = load_profile("b200_sxm")
+    tile = GemmConfig(128, 128, 128, stages=3, kernel="cp_async")
+    for layout_b, size in (("row", (1024, 1004, 1005)), ("row", (1024, 1005, 1004)), ("column", (1024, 1024, 1005))):
+        with pytest.raises(ConfigError, match="rows of ., 4 bits an element, are no whole bytes; pad them"):
+            rank(Gemm(*size, dtype="fp4", layout_b=layout_b), [tile], hardware=b200)
+    assert len(rank(Gemm(1024, 1005, 1004, dtype="fp4", layout_b="column"), [tile], hardware=b200)) == 1
+
+
+def test_formats_that_are_not_modelled_are_told_from_those_a_gpu_lacks(hw):
+    for gpu, kind in (("b200_sxm", "fp6"), ("h200_sxm", "fp64"), ("mi210", "fp32"), ("a100_sxm", "int4")):
+        with pytest.raises(
+            UnsupportedError, match=rf"^{kind} products on \w+ are not modelled; modelled there are bf16"
+        ):
+            rank(Gemm(64, 64, 64, dtype=kind), hardware=gpu)
+    assert modelled_formats(hw) == ("bf16",)
+    assert modelled_formats(load_profile("b200_sxm")) == (
+        "tf32", "bf16", "fp16", "fp8", "fp8_e5m2", "mxfp8", "fp4", "mxfp4", "nvfp4", "int8",
+    )  # fmt: skip
+
+
+def test_more_than_dram_holds_is_said(hw):
+    # 2^40 results of 2 B and operands of 3.4e10 B each; DRAM holds 1e11
+    large = rank(Gemm(2**20, 2**20, 2**14), [GOOD], hardware=hw)[0]
+    assert "operands and result fit in DRAM, though they take 2.268 TB of 100.0 GB" in large.assumptions
+    assert not any("DRAM" in text for text in rank(LARGE, [GOOD], hardware=hw)[0].assumptions)
+
+
+def test_copied_numbers_are_counted_where_most_are():
+    for gpu in ("h100_sxm", "b200_sxm"):
+        profile = load_profile(gpu)
+        said = rank(LARGE, [GOOD], hardware=profile)[0].assumptions[-1]
+        assumed = [name for name, source in profile.source.items() if source.kind == "assumed"]
+        copied = [name for name in assumed if profile.source[name].origin == "h200_sxm"]
+        assert said.startswith(f"{len(assumed)} of {len(profile.numbers)} numbers of {gpu} are assumed: copies, ")
+        assert f"{len(copied)} from h200_sxm" in said
+    assert not any("numbers of" in text for text in rank(LARGE, [GOOD], hardware="h200_sxm")[0].assumptions)
+
+
+def test_a_ranking_says_how_many_were_tried(hw):
+    ranking = rank(
+        LARGE, [GOOD, GemmConfig(128, 256, 64, stages=9), GemmConfig(64, 64, 64, stages=4)], hardware=hw, top=1
+    )
+    assert (ranking.tried, len(ranking), ranking.to_dict()["tried"]) == (3, 1, 3)
+    assert re.search(r"^tried +3 candidates$", text(ranking), re.MULTILINE)
+    assert rank(LARGE, hardware=hw, top=1).tried == len(gemm_candidates(LARGE, hw))

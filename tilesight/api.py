@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from operator import index
 from os import PathLike
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from tilesight.cost.clock import CLOCKS, busy_seconds
 from tilesight.cost.estimate import Estimate, Estimates
 from tilesight.cost.explanation import Explanation, explain_estimate
 from tilesight.cost.price import Situation
-from tilesight.errors import ConfigError, ProblemError, shown
+from tilesight.errors import ConfigError, ProblemError, UnsupportedError, shown
 from tilesight.hardware.load import list_profiles, load_profile
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
@@ -87,14 +87,27 @@ def _situation(
     usable = None if sms is None else _whole(sms, 1, hardware.sm_count)
     if sms is not None and usable is None:
         raise ConfigError(f"sms = {shown(sms)}; {hardware.name} has {hardware.sm_count}: give 1..{hardware.sm_count}")
-    dirty = float(dirty_bytes) if _is_real(dirty_bytes) and 0 <= dirty_bytes < DIRTY_MOST else None
-    if dirty is None:
+    dirty = _numbers(dirty_bytes) if _is_real(dirty_bytes) else None
+    if dirty is None or not 0 <= dirty < DIRTY_MOST:
         raise ConfigError(f"dirty_bytes = {shown(dirty_bytes)}; give bytes, 0 or more")
     busy = clock if isinstance(clock, str) else _numbers(clock)
     if busy is None:
         raise ConfigError(f"clock = {shown(clock)}; give {', '.join(map(repr, CLOCKS))} or seconds under load")
     busy_s = busy_seconds(busy)
-    return Situation(cache or "warm", busy_s, stated if resident is not None else None, dirty, usable)
+    return Situation(cache or "warm", busy_s, stated if resident is not None else None, float(dirty), usable)
+
+
+def _check_truth(name: str, value: object) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError(f"{name} = {shown(value)} is not True or False")
+
+
+def _top(top: int | None) -> int | None:
+    """How many to keep; None for all."""
+    most = None if top is None else _whole(top, 1)
+    if top is not None and most is None:
+        raise ConfigError(f"top = {shown(top)}; give a whole number of at least 1, or None for all")
+    return most
 
 
 def _check_lengths(situation: Situation, length: int) -> None:
@@ -212,23 +225,40 @@ def predict_many(
     >>> len(predict_many([Gemm(4096, 4096, 4096)], configs, hardware="h200_sxm"))
     2
     """
+    if configs is None:
+        raise ConfigError("configs = None: give a list of GemmConfig; rank_many chooses the best one of each problem")
     for items, kind in ((problems, Gemm), (configs, GemmConfig)):
         if isinstance(items, Gemm | GemmConfig) or not isinstance(items, Sequence):
             raise ConfigError(f"give a list of {kind.__name__}, not a {type(items).__name__}")
         for item in items:
             if not isinstance(item, kind):
                 raise ConfigError(f"a {type(item).__name__} stands in the list of {kind.__name__}")
-    if not isinstance(skip_refused, bool | np.bool_):
-        raise ConfigError(f"skip_refused = {shown(skip_refused)} is not True or False")
+    _check_truth("skip_refused", skip_refused)
     profile = _profile(hardware)
     situation = _situation(profile, cache, clock, resident, sms, dirty_bytes)
     _check_lengths(situation, max(len(problems), len(configs)))
     return price_many(problems, configs, profile, situation, skip_refused=skip_refused)
 
 
+def _candidates(candidates: Iterable[GemmConfig] | None) -> list[GemmConfig] | None:
+    """The candidates as a list, each checked; None where the model is to choose them."""
+    if candidates is None:
+        return None
+    try:
+        given = list(candidates)
+    except TypeError:
+        raise ConfigError(f"candidates is a {type(candidates).__name__}; give a list of GemmConfig") from None
+    for item in given:
+        if not isinstance(item, GemmConfig):
+            raise ConfigError(f"a {type(item).__name__} stands among the candidates; give GemmConfig")
+    if not given:
+        raise ConfigError("no candidates to rank")
+    return given
+
+
 def rank(
     problem: Gemm,
-    candidates: Sequence[GemmConfig] | None = None,
+    candidates: Iterable[GemmConfig] | None = None,
     *,
     hardware: Hardware,
     top: int | None = None,
@@ -257,24 +287,23 @@ def rank(
     """
     if not isinstance(problem, Gemm):
         raise ProblemError(f"problem is a {type(problem).__name__}; give a tilesight.Gemm")
-    most = None if top is None else _whole(top, 1)
-    if top is not None and most is None:
-        raise ConfigError(f"top = {shown(top)}; give a whole number of at least 1, or None for all")
+    most = _top(top)
     profile = _profile(hardware)
     situation = _situation(profile, cache, clock, resident, sms, dirty_bytes)
-    if candidates is not None and not isinstance(candidates, Iterable):
-        raise ConfigError(f"candidates is a {type(candidates).__name__}; give a list of GemmConfig")
-    chosen = gemm_candidates(problem, profile) if candidates is None else list(candidates)
-    for item in chosen:
-        if not isinstance(item, GemmConfig):
-            raise ConfigError(f"a {type(item).__name__} stands among the candidates; give GemmConfig")
+    return _ranked(problem, _candidates(candidates), profile, situation, most)
+
+
+def _ranked(
+    problem: Gemm, candidates: list[GemmConfig] | None, profile: Profile, situation: Situation, most: int | None
+) -> Ranking:
+    chosen = gemm_candidates(problem, profile) if candidates is None else candidates
     _check_lengths(situation, len(chosen))
     return rank_configs(problem, chosen, profile, situation, most)
 
 
 def rank_many(
     problems: Sequence[Gemm],
-    candidates: Sequence[GemmConfig] | None = None,
+    candidates: Iterable[GemmConfig] | None = None,
     *,
     hardware: Hardware,
     top: int | None = None,
@@ -283,8 +312,17 @@ def rank_many(
     resident: Mapping[str, float] | None = None,
     sms: int | None = None,
     dirty_bytes: float = 0.0,
+    skip_refused: bool = False,
 ) -> Rankings:
-    """Rankings of several problems, each as :func:`rank` gives it; parameters and errors are those of :func:`rank`.
+    """Rankings of several problems, each as :func:`rank` gives it; other parameters and errors are those of :func:`rank`.
+
+    Parameters
+    ----------
+    candidates
+        As in :func:`rank`, the same for each problem.
+    skip_refused
+        Leave out problems that the GPU or the candidates can't do and list them in ``refusals``, instead of raising for
+        the first one, by its place.
 
     Examples
     --------
@@ -296,14 +334,30 @@ def rank_many(
         raise ConfigError(f"give a list of Gemm, not a {type(problems).__name__}")
     if not problems:
         raise ConfigError("no problems to rank configurations of")
-    options: dict[str, Any] = {"cache": cache, "clock": clock, "resident": resident, "sms": sms}
-    profile = _profile(hardware)
-    return Rankings(
-        tuple(
-            rank(problem, candidates, hardware=profile, top=top, dirty_bytes=dirty_bytes, **options)
-            for problem in problems
-        )
-    )
+    for problem in problems:
+        if not isinstance(problem, Gemm):
+            raise ConfigError(f"a {type(problem).__name__} stands in the list of Gemm")
+    _check_truth("skip_refused", skip_refused)
+    most, profile, given = _top(top), _profile(hardware), _candidates(candidates)
+    situation = _situation(profile, cache, clock, resident, sms, dirty_bytes)
+    if given is not None:
+        _check_lengths(situation, len(given))
+    found: dict[int, Ranking] = {}
+    refusals = []
+    for place, problem in enumerate(problems):
+        try:
+            found[place] = _ranked(problem, given, profile, situation, most)
+        except (ConfigError, UnsupportedError) as error:
+            if not skip_refused:
+                raise _of_problem(place, error) if len(problems) > 1 else error from None
+            refusals.append((place, str(error)))
+    return Rankings(tuple(found.values()), tuple(found), tuple(refusals))
+
+
+def _of_problem(place: int, error: ConfigError | UnsupportedError) -> ConfigError | UnsupportedError:
+    """The error with the place of the problem that it is about."""
+    said = f"problem {place}: {error}"
+    return UnsupportedError(said, field=error.field) if isinstance(error, UnsupportedError) else ConfigError(said)
 
 
 def explain(estimate: Estimate, other: Estimate | None = None) -> Explanation:
@@ -320,6 +374,9 @@ def explain(estimate: Estimate, other: Estimate | None = None) -> Explanation:
     >>> explain(estimate).terms[0].seconds <= estimate.seconds
     True
     """
+    for given in (estimate, other):
+        if isinstance(given, Estimates | Ranking):
+            raise ConfigError(f"explain takes one Estimate, not a batch ({type(given).__name__}); pick one, as in [0]")
     return explain_estimate(estimate, other)
 
 

@@ -48,7 +48,7 @@ class Bench(Displayable):
         Ranking 10,000 legal configurations of all kernel families, cache model included.
     schedule_ms
         Searching the orders of one GEMM's loop body in which load, convert, product and store compete, in milliseconds.
-    batch_equals_single
+    batch_difference
         Largest relative difference between times priced in one batch and one by one.
     """
 
@@ -57,7 +57,7 @@ class Bench(Displayable):
     predict_gemm_ms: float
     rank_10000_s: float
     schedule_ms: float
-    batch_equals_single: float
+    batch_difference: float
     repeats: int
     hardware: str
     schema: str = "tilesight.bench/1"
@@ -116,7 +116,7 @@ def measure(hardware: Hardware, *, repeats: int = 5, count: int = CONFIGURATIONS
         predict_gemm_ms=1e3 * _median_seconds(repeats * 20, lambda i: _predict_new(i, profile)),
         rank_10000_s=_median_seconds(repeats, lambda _: rank(PROBLEM, configs, hardware=profile)),
         schedule_ms=1e3 * _schedule_seconds(repeats * 20, profile),
-        batch_equals_single=_largest_difference(configs, profile),
+        batch_difference=_largest_difference(configs, profile),
         repeats=repeats,
         hardware=profile.name,
     )
@@ -181,6 +181,6 @@ def describe_bench(bench: Bench) -> Page:
         ("predict", format_seconds(bench.predict_gemm_ms / 1e3)),
         ("rank 10,000", format_seconds(bench.rank_10000_s)),
         ("schedule of a loop body", format_seconds(bench.schedule_ms / 1e3)),
-        ("batch against single", f"{bench.batch_equals_single:.1e} largest relative difference"),
+        ("batch against single", f"{bench.batch_difference:.1e} largest relative difference"),
     ]
     return Page(f"tilesight on this machine, medians of {bench.repeats}, {bench.hardware}", [Facts(rows)])

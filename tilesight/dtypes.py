@@ -58,6 +58,24 @@ class DType:
         return self.plain or self.name
 
     @property
+    def stored(self) -> str:
+        """The format in which libraries store products of this one, if nothing else is asked for."""
+        return self.output or self.name
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Formats in which a product of this one may be stored: what an epilogue makes of its sums.
+
+        Floating sums become fp32, bf16, fp16 or an 8-bit float, integer ones also int32 and int8; fp64 may stay fp64.
+
+        Examples
+        --------
+        >>> dtype("tf32").outputs
+        ('fp32', 'bf16', 'fp16', 'fp8', 'fp8_e5m2')
+        """
+        return {"int32": ("int32", "int8"), "fp64": ("fp64",)}.get(self.accumulator, ()) + FLOAT_OUTPUTS
+
+    @property
     def accumulator(self) -> str:
         """The usual accumulator: fp32 for the floating formats, int32 for the integer ones."""
         return self.accumulators[0]
@@ -65,6 +83,9 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+
+FLOAT_OUTPUTS = ("fp32", "bf16", "fp16", "fp8", "fp8_e5m2")
+"""Formats in which sums are stored."""
 
 _TABLE = (
     DType("fp64", 64, ("fp64",), ("float64", "double", "f64")),
@@ -81,7 +102,7 @@ _TABLE = (
     DType("nvfp4", 4, ("fp32",), (), 16, "fp4", "bf16"),
     DType("int32", 32, ("int32",), ("i32", "s32")),
     DType("int8", 8, ("int32",), ("i8", "s8", "u8", "uint8"), output="int32"),
-    DType("int4", 4, ("int32",), ("i4", "s4")),
+    DType("int4", 4, ("int32",), ("i4", "s4"), output="int32"),
 )
 
 DTYPES = MappingProxyType({entry.name: entry for entry in _TABLE})
@@ -105,6 +126,6 @@ def dtype(name: str | DType) -> DType:
         return name
     entry = _BY_ANY_NAME.get(str(name).lower().removeprefix("torch."))
     if entry is None:
-        near = suggestion(str(name), DTYPES)
+        near = suggestion(str(name), DTYPES, len(DTYPES))
         raise UnknownDTypeError(f"no data type {str(name)!r}; {near}")
     return entry

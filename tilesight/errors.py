@@ -6,6 +6,7 @@ All derive from :class:`TilesightError` and, where it fits, from the built-in th
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from operator import index
 from typing import Any
 
 WORD_MOST, MESSAGE_MOST = 120, 2000
@@ -25,7 +26,7 @@ def shortened(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """``repr`` for a message, cut at 60 characters; also of integers with more digits than Python prints.
+    """``repr`` for a message, on one line and cut at 60 characters; also of integers with more digits than Python prints.
 
     Examples
     --------
@@ -33,10 +34,21 @@ def shown(value: Any) -> str:
     ("'fast'", 'an integer of 19932 bits')
     """
     try:
-        text = repr(value)
+        text = re.sub(r"\s*\n\s*", " ", repr(value))  # arrays are printed on several lines
     except ValueError:
         return f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things, the word in the plural where it wants one.
+
+    Examples
+    --------
+    >>> counted(1, "stage"), counted(3, "stage")
+    ('1 stage', '3 stages')
+    """
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 class TilesightError(Exception):
@@ -137,6 +149,22 @@ class MissingFileError(TilesightError, FileNotFoundError):
 
 class MissingToolError(TilesightError):
     """A program, a driver or a GPU that was asked for is not on this machine."""
+
+
+def check_place(row: object) -> None:
+    """Refuse what is no place in a list.
+
+    Raises
+    ------
+    ConfigError
+        If it is neither a whole number nor a slice.
+    """
+    if isinstance(row, slice):
+        return
+    try:
+        index(row)  # type: ignore[arg-type]
+    except TypeError:
+        raise ConfigError(f"{shown(row)} is no place in a list; give a whole number or a slice") from None
 
 
 def suggestion(name: str, known: Iterable[str], most: int = 12) -> str:

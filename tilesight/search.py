@@ -1,5 +1,6 @@
 """Candidates, legality on a GPU, pricing in batches, and the ranking of configurations."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload
@@ -11,26 +12,33 @@ from tilesight.cost.estimate import NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Esti
 from tilesight.cost.occupancy import cluster_sms, registers_per_cta
 from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
-from tilesight.dtypes import DType, dtype
-from tilesight.errors import ConfigError, TilesightError, UnsupportedError
+from tilesight.dtypes import DTYPES, DType, dtype
+from tilesight.errors import ConfigError, TilesightError, UnsupportedError, check_place, counted
+from tilesight.hardware.derive import changes_of
 from tilesight.hardware.profile import Profile
-from tilesight.kernels.gemm import gemm_plan
+from tilesight.hardware.unread import unread
+from tilesight.kernels.gemm import QUANTISER_INPUT_BYTES, gemm_plan
 from tilesight.kernels.gemm_config import KERNELS, Gemm, GemmColumns, GemmConfig
 from tilesight.kernels.gemm_legal import (
     WARP_SPECIALIZED,
     accumulators_per_thread,
     illegal,
+    least_registers,
+    least_smem_bytes,
     registers,
     smem_bytes,
     threads,
 )
-from tilesight.kernels.instructions import MatrixFamily, matrix_family
+from tilesight.kernels.instructions import FAMILIES, MatrixFamily, matrix_family
+from tilesight.units import format_bytes
 
 TIE = 0.02
 """Predictions within this share of the best are ties: repeats of a measurement differ by as much."""
 CHUNK = 4096
 """Configurations priced at once, to bound memory."""
 CTA_THREADS_MAX = 1024
+MOSTLY = 0.5
+"""Share of a profile's numbers beyond which estimates say how many of them are assumed."""
 ACCUMULATORS_MAX = 216
 """fp32 accumulators a thread of a specialised kernel can hold beside its addresses (240 registers after the shift)."""
 
@@ -38,7 +46,7 @@ ACCUMULATORS_MAX = 216
 def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[int, str]:
     """Rows that ``sms`` SMs of this GPU can't run or no compiler emits, with the first reason for each.
 
-    Says by how much a CTA exceeds shared memory or registers.
+    Says by how much a CTA exceeds shared memory or registers, or what is stated of it falls short.
     """
     reasons: dict[int, str] = {}
 
@@ -47,35 +55,50 @@ def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[i
             if int(row) not in reasons:
                 values = {name: getattr(columns, name)[row] for name in _FIELDS}
                 values |= {name: value[row] for name, value in (extra or {}).items()}
-                reasons[int(row)] = message.format(**values)
+                values |= {f"{word}s_said": counted(int(values[f"{word}s"]), word) for word in ("stage", "warp")}
+                verb = "s" if values["stages"] == 1 else ""
+                reasons[int(row)] = message.format(**values, gpu=hardware.name, need=f"need{verb}", take=f"take{verb}")
 
     for mask, message in illegal(columns):
         note(mask, message)
     sm = hardware.sm
+    limit = sm.registers_per_thread_max
+    least = least_smem_bytes(columns)
+    note(
+        columns.smem_bytes < least,  # false where nothing is stated
+        "smem_bytes = {smem_bytes:.0f}, and {stages_said} of {tile_m:g}x{tile_n:g}x{tile_k:g} {take} at least {least:.0f} B",
+        {"least": least},
+    )
+    least = np.minimum(least_registers(columns), limit)  # a kernel that has all there are may spill, unsaid
+    note(
+        columns.registers < least,
+        "registers = {registers:.0f}, and the accumulators of {tile_m:g}x{tile_n:g} on {warps_said} take at least "
+        "{least:.0f} per thread; say how many spills there are, if any",
+        {"least": least},
+    )
     shared, regs, cta_threads = smem_bytes(columns), registers(columns), threads(columns)
     over = shared - sm.smem_per_cta_max_bytes
     note(
         over > 0,
-        "{stages:g} stages of {tile_m:g}x{tile_n:g}x{tile_k:g} need {shared:.0f} B of shared memory, "
+        "{stages_said} of {tile_m:g}x{tile_n:g}x{tile_k:g} {need} {shared:.0f} B of shared memory, "
         f"{{over:.0f}} B more than the {sm.smem_per_cta_max_bytes} B a CTA can have",
         {"shared": shared, "over": over},
     )
-    limit = sm.registers_per_thread_max
     note(
         regs > limit,
-        "tile {tile_m:g}x{tile_n:g} on {warps:g} warps needs about {regs:.0f} registers per thread, "
+        "tile {tile_m:g}x{tile_n:g} on {warps_said} needs about {regs:.0f} registers per thread, "
         f"{{more:.0f}} more than the {limit} there are",
         {"regs": regs, "more": regs - limit},
     )
     held = accumulators_per_thread(columns)
     note(
         (columns.kernel == WARP_SPECIALIZED) & (held > ACCUMULATORS_MAX),
-        "tile {tile_m:g}x{tile_n:g} on {warps:g} warps needs {held:.0f} accumulators per thread, "
+        "tile {tile_m:g}x{tile_n:g} on {warps_said} needs {held:.0f} accumulators per thread, "
         f"{{more:.0f}} more than the {ACCUMULATORS_MAX} that fit in registers",
         {"held": held, "more": held - ACCUMULATORS_MAX},
     )
     most = min(CTA_THREADS_MAX, sm.threads_max)
-    note(cta_threads > most, f"{{warps:g}} warps: a CTA has at most {most} threads", None)
+    note(cta_threads > most, f"{{warps_said}}: a CTA has at most {most} threads", None)
     file = registers_per_cta(regs, cta_threads, hardware)
     note(
         file > sm.registers,
@@ -96,7 +119,8 @@ def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[i
 
 
 _FIELDS = (
-    "m", "n", "k", "tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "cluster_m", "cluster_n", "split_k"
+    "m", "n", "k", "tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "cluster_m", "cluster_n", "split_k",
+    "registers", "smem_bytes",
 )  # fmt: skip
 
 
@@ -113,6 +137,19 @@ def family_of(dtype: DType, hardware: Profile) -> MatrixFamily:
         name = f"tensor.{dtype.rate_name}"
         raise UnsupportedError(f"profile {hardware.name!r} has no {name}; measure it or state it", field=name)
     return family
+
+
+def modelled_formats(hardware: Profile) -> tuple[str, ...]:
+    """Formats whose products can be priced on a GPU: its instructions take them, and its profile has their rate.
+
+    Examples
+    --------
+    >>> from tilesight.hardware.load import load_profile
+    >>> modelled_formats(load_profile("h200_sxm"))
+    ('tf32', 'bf16', 'fp16', 'fp8', 'fp8_e5m2', 'int8')
+    """
+    family = FAMILIES[hardware.architecture]
+    return tuple(name for name, kind in DTYPES.items() if name in family.dtypes and kind.rate_name in hardware.tensor)
 
 
 def price_many(
@@ -146,13 +183,17 @@ def price_many(
     numbers: dict[str, NDArray[np.float64]] = {name: np.empty(len(positions)) for name in NUMBER_COLUMNS}
     words: dict[str, NDArray[Any]] = {name: np.empty(len(positions), dtype=object) for name in WORD_COLUMNS}
     assumed: list[tuple[str, ...]] = [()] * len(positions)
+    of_hardware = hardware_assumptions(hardware, columns.dtype)
+    too_large = dram_shortage(columns, hardware)
     for places in _groups(columns, positions):
         rows = positions[places]
         part = columns[rows]
         plan = gemm_plan(part, cluster_sms(part.cluster_m * part.cluster_n, float(sms), hardware))
         got, said = columns_of(price(plan, hardware, situation.rows(rows)), hardware)
         for index, place in enumerate(places):
-            assumed[place] = tuple(text for text, holds in plan.assumptions.items() if holds[index])
+            said_of_it = [text for text, holds in plan.assumptions.items() if holds[index]]
+            said_of_it += [too_large[row]] if (row := int(rows[index])) in too_large else []
+            assumed[place] = (*said_of_it, *of_hardware)
         for name, column in numbers.items():
             column[places] = got[name]
         for name, column in words.items():
@@ -174,6 +215,42 @@ def price_many(
     )
 
 
+def dram_shortage(columns: GemmColumns, hardware: Profile) -> dict[int, str]:
+    """Rows whose operands and result are more than the GPU's memory holds, with what is assumed of them."""
+    a, b, c = columns.m * columns.k, columns.k * columns.n, columns.m * columns.n
+    held = columns.batch * ((a + b) * columns.operand_bytes + c * columns.output_bytes)
+    held = held + columns.batch * a * np.where(columns.quantise_a, QUANTISER_INPUT_BYTES, 0.0)
+    capacity = hardware.dram.capacity_bytes
+    return {
+        int(
+            row
+        ): f"operands and result fit in DRAM, though they take {format_bytes(held[row])} of {format_bytes(capacity)}"
+        for row in np.flatnonzero(held > capacity)
+    }
+
+
+def hardware_assumptions(hardware: Profile, dtype: DType) -> tuple[str, ...]:
+    """What every estimate of a format takes for granted about its GPU: numbers of another one, changes of a what-if.
+
+    Examples
+    --------
+    >>> from tilesight.hardware.derive import derive
+    >>> hardware_assumptions(derive("h200_sxm", {"power.limit_w": 350}), dtype("bf16"))
+    ('what if: power.limit_w = 350.0 instead of 700.0, which no time of a matrix product goes by',)
+    """
+    changes = changes_of(hardware)
+    said = [
+        f"what if: {text}{f', {why}' if (why := unread(name, hardware, dtype)) else ''}"
+        for name, text in changes.items()
+    ]
+    assumed = sum(source.kind == "assumed" and name not in changes for name, source in hardware.source.items())
+    origins = Counter(hardware.copied.values())
+    if origins and assumed > MOSTLY * len(hardware.numbers):
+        copied = ", ".join(f"{count} from {origin}" for origin, count in origins.most_common())
+        said.append(f"{assumed} of {len(hardware.numbers)} numbers of {hardware.name} are assumed: copies, {copied}")
+    return tuple(said)
+
+
 def _groups(columns: GemmColumns, positions: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """Indices into ``positions`` of each kernel family, in chunks."""
     for kernel in range(len(KERNELS)):
@@ -187,19 +264,20 @@ class Ranking(Displayable, Sequence[Estimate]):
     """Configurations of one problem, fastest first; compared and hashed by identity.
 
     ``estimates`` are in that order, ``configs`` likewise; ``top`` is how many were asked for, None for all. The first
-    ``ties`` are within 2 % of the best and should be told apart by measuring. ``pruned`` lists illegal candidates with
-    their reasons.
+    ``ties`` are within 2 % of the best and should be told apart by measuring. Of ``tried`` candidates ``pruned`` lists
+    the illegal ones with their reasons.
     """
 
     problem: Gemm
     estimates: Estimates
     configs: tuple[GemmConfig, ...]
     ties: int
+    tried: int
     pruned: tuple[tuple[GemmConfig, str], ...]
     top: int | None = None
 
     def __repr__(self) -> str:
-        return f"Ranking({len(self)} configurations of {self.problem} on {self.estimates.hardware.name})"
+        return f"Ranking({counted(len(self), 'configuration')} of {self.problem} on {self.estimates.hardware.name})"
 
     def __len__(self) -> int:
         return len(self.configs)
@@ -211,6 +289,7 @@ class Ranking(Displayable, Sequence[Estimate]):
     def __getitem__(self, row: slice) -> list[Estimate]: ...
 
     def __getitem__(self, row: int | slice) -> Estimate | list[Estimate]:
+        check_place(row)
         return self.estimates[row]
 
     @property
@@ -219,12 +298,13 @@ class Ranking(Displayable, Sequence[Estimate]):
         return self.configs[0]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: the problem, ties, ranked configurations with seconds, pruned ones with reasons."""
+        """Plain data: the problem, candidates tried, ties, ranked configurations with seconds, pruned ones with reasons."""
         return {
             "schema": "tilesight.ranking/1",
             "problem": str(self.problem),
             "problem_fields": asdict(self.problem),
             "hardware": self.estimates.hardware.name,
+            "tried": self.tried,
             "ties": self.ties,
             "ranked": [estimate.to_dict() for estimate in self.estimates],
             "pruned": [{"config": str(config), "reason": reason} for config, reason in self.pruned],
@@ -233,9 +313,15 @@ class Ranking(Displayable, Sequence[Estimate]):
 
 @dataclass(frozen=True, eq=False)
 class Rankings(Displayable, Sequence[Ranking]):
-    """Rankings of several problems, in the order of the problems; compared and hashed by identity."""
+    """Rankings of several problems, in the order of the problems; compared and hashed by identity.
+
+    ``positions`` are the places of the ranked ones among those asked for, counted from 0, ``refusals`` the places of the
+    others with their reasons; they are skipped on request alone.
+    """
 
     rankings: tuple[Ranking, ...]
+    positions: tuple[int, ...]
+    refusals: tuple[tuple[int, str], ...] = ()
 
     def __len__(self) -> int:
         return len(self.rankings)
@@ -247,11 +333,19 @@ class Rankings(Displayable, Sequence[Ranking]):
     def __getitem__(self, row: slice) -> tuple[Ranking, ...]: ...
 
     def __getitem__(self, row: int | slice) -> Ranking | tuple[Ranking, ...]:
+        check_place(row)
         return self.rankings[row]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data: that of each ranking."""
-        return {"schema": "tilesight.rankings/1", "rankings": [ranking.to_dict() for ranking in self.rankings]}
+        """Plain data: that of each ranking, the places of them, and the refused ones."""
+        return {
+            "schema": "tilesight.rankings/1",
+            "rankings": [
+                {"index": index} | ranking.to_dict()
+                for index, ranking in zip(self.positions, self.rankings, strict=True)
+            ],
+            "refused": [{"index": index, "reason": reason} for index, reason in self.refusals],
+        }
 
 
 def rank_configs(
@@ -273,7 +367,8 @@ def rank_configs(
     priced = price_many([problem], candidates, hardware, situation, skip_refused=True)
     if not len(priced):
         _, reason = priced.refusals[0]
-        raise ConfigError(f"none of {len(candidates)} candidates is legal for {problem}; the first: {reason}")
+        none = f"none of {len(candidates)} candidates is" if len(candidates) > 1 else "the only candidate is not"
+        raise ConfigError(f"{none} legal for {problem}; {'the first: ' if len(candidates) > 1 else ''}{reason}")
     order = np.argsort(priced.seconds, kind="stable")
     ties = int(np.sum(priced.seconds <= priced.seconds[order[0]] * (1 + TIE)))
     order = order[:top]
@@ -292,6 +387,7 @@ def rank_configs(
         estimates=chosen,
         configs=tuple(chosen.configs),
         ties=ties,
+        tried=len(candidates),
         pruned=tuple((candidates[row], reason) for row, reason in priced.refusals),
         top=top,
     )

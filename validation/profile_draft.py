@@ -172,7 +172,7 @@ def add_copies(draft: Draft, measured: Profile) -> None:
 def _copied(name: str, value: float, draft: Draft, measured: Profile) -> Iterator[tuple[float, str]]:
     """The number as it is or scaled, and a note that says how; nothing where it makes no sense on the GPU."""
     table, _, key = name.partition(".")
-    bulk = ("tma", "row_", "full_box", "descriptor")
+    bulk = ("tma", "row_", "full_box", "descriptor", "programmatic")  # came with the same architecture
     sister = draft.about["name"] == "h100_sxm"
     inside = ("alu", "sync", "dsmem", "sm", "tensor") if sister else ()
     if table not in ("l2", "fill", "merging", LOOP, "launch", "epilogue", "rounds", "dram", *inside):

@@ -8,6 +8,7 @@
    Work       none when timed                                Bound  l2 lookups (many SMs), SM port (few)
    Checked    with SUM = true the words that arrived in shared memory against a loop of plain loads over the same
               addresses; timed launches then count only cycles and wait for the same completions
+   Columns    asked_bytes: of one timed launch; launches: of kernels lookup_*, the last of a point is timed (for Nsight Compute)
    Model      l2.lookup_bytes_per_cycle (group = 1, all SMs), merging (group > 1), SM fill ceiling (few SMs)
    Reference  PTX ISA, "cp.async", "cp.async.bulk"
    Targets    sm_90a sm_100a sm_103a (sm_120a: 224 KiB of shared memory; others: no bulk copies)
@@ -210,7 +211,9 @@ int main(int argc, char** argv) {
     j.put("method", method).put("walk", w.permuted ? "permuted" : "private").put("set_bytes", w.set).put("group", w.group);
     j.put("active_sms", used).put("ctas_per_sm", ctas).put("slot_bytes", w.slot_bytes).put("steps", w.steps);
     j.put("bytes_per_cycle", median(per_cycle)).put("bytes_per_cycle_per_sm", median(per_cycle) / used);
-    j.put("bytes_per_s", median(per_s)).put("clock_hz", median(clock)).put("spread", spread(per_cycle)).emit();
+    j.put("bytes_per_s", median(per_s)).put("clock_hz", median(clock)).put("spread", spread(per_cycle));
+    // what Nsight Compute sees of the last launch: copies run ahead of what is counted
+    j.put("asked_bytes", (size_t)w.slot_bytes * (w.steps + (bulk ? SLOTS : SLOTS - 1)) * grid).put("launches", repeats + 3).emit();
   };
 
   const size_t mib = 1 << 20, set = 20 * mib;

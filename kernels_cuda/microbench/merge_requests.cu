@@ -18,10 +18,10 @@
    Columns    bytes_per_cycle: asked, sum over SMs; lookup_share_inferred: bytes_per_cycle at sharers = 1 over that at this point,
               the share of requests that still needed a lookup; true only while lookups bind, a lower rate limit (SM port)
               makes it too large. It is null when --sharers leaves 1 out
+              asked_bytes: of one launch; launches: of kernels merge_*
    Checked    sum of what arrived against a loop of plain loads over the same addresses (loads: every launch)
-   Model      merging.*; lookups counted by Nsight Compute on one point (--cache-control none --clock-control none): kernels
-              merge_loads, merge_cp_async, merge_bulk; checks, warm-up and time base have other names, and all launches
-              of these three in a point are alike
+   Model      merging.*; record merge_counted counts lookups with Nsight Compute: checks, warm-up and time base have other names
+              than merge_*, and all launches of merge_* in a point are alike
    Reference  PTX ISA, "cp.async", "cp.async.bulk"
    Targets    sm_80 sm_89 sm_90a sm_100a sm_103a sm_120a (sm_80 sm_89: no cp.async.bulk, that method left out)
    Build      nvcc -O3 -std=c++17 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v merge_requests.cu -o merge_requests
@@ -267,7 +267,9 @@ int main(int argc, char** argv) {
         j.put("bytes_per_cycle", median(per_cycle)).put("bytes_per_cycle_per_sm", median(per_cycle) / sms);
         j.put("bytes_per_s", median(per_cycle) * clock_hz).put("clock_hz", clock_hz);
         j.put("lookup_share_inferred", alone / median(per_cycle)).put("skew_begin_cycles", median(begin));
-        j.put("skew_end_cycles", median(end)).put("spread", spread(per_cycle)).put("repeats", repeats).emit();
+        j.put("skew_end_cycles", median(end)).put("spread", spread(per_cycle)).put("repeats", repeats);
+        const int ahead = m.timed == merge_loads ? 0 : m.timed == merge_bulk ? SLOTS : SLOTS - 1;  // copies beyond the counted
+        j.put("asked_bytes", (size_t)CHUNK * (steps + ahead) * sms).put("launches", repeats + (m.timed == m.checked)).emit();
       }
   }
   std::vector<double> trips, errors, errors_p90;
@@ -279,6 +281,7 @@ int main(int argc, char** argv) {
   }
   Json j("merge_requests");
   j.put("part", "time_base").put("error_cycles", median(errors)).put("error_p90_cycles", median(errors_p90));
-  j.put("round_trip_cycles", median(trips)).put("spread", spread(errors)).put("repeats", repeats).emit();
+  j.put("round_trip_cycles", median(trips)).put("spread", spread(errors)).put("repeats", repeats);
+  j.put("launches", 0).emit();
   return 0;
 }

@@ -54,6 +54,16 @@ name=$(echo "$@" | tr ' ' _)
 if [ -e "HOME/points/$name" ]; then cat "HOME/points/$name"; else cat "RECORDED/$name"; fi
 """
 
+NCU = """#!/bin/sh
+while [ "$1" != --log-file ]; do
+  if [ "$1" = -k ]; then kernel=${2#regex:}; fi
+  shift
+done
+if [ -e "HOME/points/$kernel" ]; then cat "HOME/points/$kernel" > "$2"; else cat "RECORDED/$kernel" > "$2"; fi
+shift 2
+exec "$@"
+"""
+
 
 class Machine:
     """Folders and scripts of the machine; its state is which files lie in them."""
@@ -67,6 +77,7 @@ class Machine:
         )
         self.gpu("NVIDIA H200", "9.0")
         self._tool("nvcc", NVCC.replace("HOME", str(home)))
+        self._tool("ncu", NCU.replace("HOME", str(home)).replace("RECORDED", str(recorded)))
 
     def gpu(self, name: str, capability: str) -> None:
         """Put in a GPU."""
@@ -80,6 +91,10 @@ class Machine:
     def points(self, stem: str, rows: list[dict], *words: str) -> None:
         """What a program prints, called with these words."""
         write_points(self.home / "points", stem, rows, words)
+
+    def counts(self, kernel: str, launches: list[dict]) -> None:
+        """What Nsight Compute writes of the kernels of that name."""
+        write_counters(self.home / "points", kernel, launches)
 
     def mark(self, what: str, stem: str) -> None:
         """Make a program ``broken`` (does not compile), ``wrong`` (fails its check) or one that ``hangs``."""
@@ -95,6 +110,18 @@ class Machine:
 def write_points(folder: Path, stem: str, rows: list[dict], words: Sequence[str]) -> None:
     path = folder / "_".join([stem, *words])
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_counters(folder: Path, kernel: str, launches: list[dict]) -> None:
+    """A raw page as CSV: a line of messages, a row of names, one of units, one a launch with separators in its numbers."""
+    with (folder / kernel).open("w", newline="", encoding="utf-8") as file:
+        file.write("==PROF== Connected to process 1\n")
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(["ID", "Kernel Name", *launches[0]])
+        writer.writerow(["", "", *("" for _ in launches[0])])
+        writer.writerows(
+            [number, kernel, *(f"{each:,}" for each in row.values())] for number, row in enumerate(launches)
+        )
 
 
 def value(text: str) -> str | int | float:
@@ -122,6 +149,12 @@ def recorded(tmp_path_factory):
             part = words[words.index("--part") + 1] if "--part" in words else None
             rows = [row for row in known if part is None or row.get("part", part) == part]
             write_points(folder, bench.source.stem, rows, words)
+        if bench.counting is not None:  # only the last launch of a point counts
+            none = dict.fromkeys(bench.counting.counters, 0)
+            launches = [{name: row[name] for name in none} for row in known if row["launches"]]
+            own = [row["launches"] for row in known if row["launches"]]
+            all_of_them = [row for last, n in zip(launches, own, strict=True) for row in [*[none] * (n - 1), last]]
+            write_counters(folder, bench.counting.kernel, all_of_them)
     return folder
 
 

@@ -61,15 +61,23 @@ def test_a_whole_calibration(machine, run, tmp_path):
     assert result["kept"][READ]["spread"] == pytest.approx(0.0029, abs=1e-4)
     # what needs other tools is named with them, in skipped parts and in the numbers that are missing
     assert set(ELSEWHERE) <= set(result["skipped"])
-    assert result["skipped"]["l2_lookup_share"].endswith(
-        "validation/lookup_share.py makes it, with Nsight Compute (ncu)"
-    )
+    assert result["kept"]["merging.window_l2_s"]["records"] == ["merge_counted"]
     assert result["missing"]["fill.row_16_s"].endswith("(validation/triton_loops.py, with Triton and PyTorch)")
     assert "fill.row_16_s" not in profile.numbers
     assert "l2.dirty_evicted_share" in result["left_out"]
     # one line a step on stderr where it is no terminal
     assert err[0].startswith("build 1/")
     assert sum(line.startswith("run ") for line in err) == len(result["ran"])
+
+
+def test_without_nsight_compute(machine, run, monkeypatch, tmp_path):
+    monkeypatch.setattr("tilesight.calibrate.machine.find_ncu", lambda: None)
+    status, result, _ = run("--only", "merge_requests,merge_counted,l2_lookup_share")
+    assert status == 0
+    assert result["skipped"]["merge_counted"].startswith("needs Nsight Compute (ncu)")
+    assert result["kept"]["merging.requests_plain"]["records"] == ["merge_requests"]
+    path = tmp_path / "calibration" / "hardware_profiles" / "h200_sxm.toml"
+    assert (load_profile(path).source["merging.requests_plain"].note or "").endswith("inferred from the rate")
 
 
 def test_progress_and_report_for_a_reader(machine, capsys, monkeypatch, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from tilesight.calibrate.found import Found
-from tilesight.calibrate.moved import check_profile
+from tilesight.calibrate.moved import check_profile, found_another_way
 
 READ = "dram.bandwidth_read_bytes_per_s"  # 4e12 in the tests' profile
 
@@ -40,3 +40,17 @@ def test_what_the_profile_does_not_know_is_not_compared(hw):
 def test_compared_as_a_profile_has_it(hw, altered):
     profile = altered(hw, {"sm_count": 100, READ: 4.444e12})
     assert not check_profile(profile, {READ: Found(4.4444444e12, 0.0, ())})
+
+
+def test_what_other_records_give_is_not_compared(h200):
+    # the profile counts residencies (warm_residency); a sweep that stands in for them says nothing of the GPU
+    found = {
+        "l2.associativity": Found(74, None, ("l2_read",), "fitted", misfit=0.02),
+        "l2.copies_one_reader": Found(1.2, None, ("warm_residency",), "fitted", misfit=0.02),
+        "sm_count": Found(132, None, ("device_limits",)),
+        "power.limit_w": Found(650.0, None, ("some",)),  # the datasheet's is compared
+        "merging.window_dram_s": Found(2e-7, None, ("some",)),  # nor is one that the profile does not know held back
+    }
+    assert found_another_way(h200, found) == {
+        "l2.associativity": "the profile has it from warm_residency; l2_read gives 74"
+    }

@@ -101,7 +101,8 @@ def test_merged_requests(record):
             "ctas_per_sm": 1,
             "active_sms": 100,
             "group": group,
-            "lookup_share": share,
+            "asked_bytes": 32000,
+            "lts__t_sectors_srcunit_tex.sum": 1000 * share,
         }
         for group, share in ((1, 1.0), (2, 0.5), (4, 0.3), (8, 0.29), (16, 0.1))
     ]

@@ -6,6 +6,7 @@ import tomllib
 import pytest
 
 from tilesight.calibrate.build import Built, Job, compile_all
+from tilesight.calibrate.counters import Counting, find_ncu
 from tilesight.calibrate.run import BadRunError, measure, run_program
 from tilesight.calibrate.suite import Benchmark
 from tilesight.calibrate.toolchain import find_gpu, find_nvcc
@@ -21,10 +22,10 @@ def ran(machine, tmp_path):
     folder = tmp_path / "records"
     folder.mkdir()
 
-    def run(*runs, timeout_s=10.0):
+    def run(*runs, timeout_s=10.0, counting=None):
         (built,) = compile_all([Job(source, "sm_90a")], find_nvcc())
-        bench = Benchmark("copy", source, runs or ((),), timeout_s)
-        return measure(bench, built, find_gpu(), "release 13.0", folder)
+        bench = Benchmark("copy", source, runs or ((),), timeout_s, None, counting)
+        return measure(bench, built, find_gpu(), "release 13.0", folder, ncu=find_ncu())
 
     run.folder = folder
     return run
@@ -106,3 +107,61 @@ def test_parts_that_a_gpu_lacks(machine, ran):
     machine.points("copy", [lacking])
     assert (ran().points, ran().failed) == (0, None)
     assert not (ran.folder / "copy.csv").exists()
+
+
+READ, TIME = "dram__bytes_read.sum", "gpu__time_duration.sum"
+COUNTED = [{"n": 1, "launches": 2}, {"n": 2, "launches": 1}, {"part": "skipped", "reason": "no multicast"}]
+
+
+def test_counters_beside_points(machine, ran):
+    machine.points("copy", COUNTED)
+    machine.counts("copy_", [{READ: 9, TIME: 1.5}, {READ: 1234567, TIME: 2.5}, {READ: 0, TIME: 3}])
+    outcome = ran(counting=Counting("copy_", (READ, TIME)))
+    assert (outcome.points, outcome.failed, outcome.skipped) == (2, None, ("no multicast",))
+    with open(ran.folder / "copy.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    # the last launch of each point; 0 is a count
+    assert rows == [["n", "launches", READ, TIME], ["1", "2", "1234567", "2.5"], ["2", "1", "0", "3"]]
+    about = tomllib.loads((ran.folder / "copy.toml").read_text(encoding="utf-8"))
+    assert about["commands"] == [
+        "ncu --clock-control none --cache-control none -k regex:copy_ --csv --page raw --print-units base "
+        f"--metrics {READ},{TIME} --log-file counters.csv ./copy"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("points", "launches", "problem"),
+    [
+        (COUNTED, [{READ: 1}] * 4, "./copy: 4 launches of 'copy_' were counted; the points say 3"),
+        (COUNTED, [{READ: 1}] * 2, "2 launches of 'copy_' were counted; the points say 3"),
+        ([{"n": 1}], [{READ: 1}], "a point with launches = None; a counted program prints how many it made"),
+        ([{"launches": 1}], [{TIME: 1}], f"Nsight Compute gives {READ} = None, no number"),
+        ([{"launches": 1}], [{READ: float("nan")}], f"Nsight Compute gives {READ} = 'nan', no number"),
+    ],
+)
+def test_counters_that_fit_no_points(machine, ran, points, launches, problem):
+    machine.points("copy", points)
+    machine.counts("copy_", launches)
+    assert problem in ran(counting=Counting("copy_", (READ,))).failed
+    assert not (ran.folder / "copy.csv").exists()
+
+
+def test_counting_that_is_not_allowed(machine, ran):
+    machine.points("copy", COUNTED[:1])
+    (machine.home / "points" / "copy_").write_text("==ERROR== ERR_NVGPUCTRPERM - no permission\n", encoding="utf-8")
+    outcome = ran(counting=Counting("copy_", (READ,)))
+    assert (outcome.points, outcome.failed) == (0, None)
+    assert "only administrators" in outcome.skipped[0]
+    machine.mark("wrong", "copy")  # as when ncu ends with an error
+    assert ran(counting=Counting("copy_", (READ,))).skipped == outcome.skipped
+
+
+def test_a_counted_program_that_fails(machine, ran):
+    machine.points("copy", COUNTED[:1])
+    machine.counts("copy_", [{READ: 1}])
+    machine.mark("wrong", "copy")
+    assert ran(counting=Counting("copy_", (READ,))).failed == "./copy ended with 1: check failed: sum is off"
+    (machine.home / "points" / "copy_").write_text("==PROF== nothing was profiled\n", encoding="utf-8")
+    (machine.home / "wrong" / "copy").unlink()
+    failed = ran(counting=Counting("copy_", (READ,))).failed
+    assert failed.endswith("counted no launch of 'copy_': ==PROF== nothing was profiled")

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tilesight.calibrate.counters import Counting
 from tilesight.calibrate.suite import ELSEWHERE, NEEDS, Targets, chosen, read_suite, split_by_machine, targets_of
 from tilesight.calibrate.toolchain import TARGETS, Gpu
 from tilesight.errors import TableError, UnsupportedError
@@ -68,13 +69,29 @@ def suite_of(folder, text):
     return read_suite(path)
 
 
+def test_what_is_counted(tmp_path):
+    suite = suite_of(tmp_path, "[a]\nkernel = 'a_'\ncounters = ['x.sum', 'y.sum']\n")
+    assert suite["a"].counting == Counting("a_", ("x.sum", "y.sum"))
+    gpu = Gpu("one", "9.0", 1)
+    assert split_by_machine(suite, gpu, ncu=True) == (suite, {})
+    assert split_by_machine(suite, gpu, ncu=False)[1]["a"].startswith("needs Nsight Compute (ncu)")
+    for text, problem in (
+        ("kernel = 'a_'", "kernel and counters belong together"),
+        ("counters = ['x.sum']", "kernel and counters belong together"),
+        ("kernel = 1\ncounters = ['x.sum']", "kernel = 1"),
+        ("kernel = 'a_'\ncounters = []", r"counters = \[\]"),
+    ):
+        with pytest.raises(TableError, match=problem):
+            suite_of(tmp_path, f"[a]\n{text}\n")
+
+
 def test_what_a_machine_can_run(tmp_path):
     suite = suite_of(tmp_path, "[a]\n[two]\nsource = 'a.cu'\nneeds = 'two_gpus'\nruns = [['--n', 3]]\ntimeout_s = 5\n")
     assert (suite["two"].runs, suite["two"].timeout_s, NEEDS) == ((("--n", "3"),), 5.0, {"two_gpus": 2})
-    able, skipped = split_by_machine(suite, Gpu("one", "9.0", 1))
+    able, skipped = split_by_machine(suite, Gpu("one", "9.0", 1), ncu=True)
     assert (list(able), skipped) == (["a"], {"two": "needs 2 GPUs; 1 is visible"})
-    assert not split_by_machine(suite, Gpu("two", "8.0", 2))[1]
-    able, skipped = split_by_machine(suite, Gpu("new", "12.0", 2))
+    assert not split_by_machine(suite, Gpu("two", "8.0", 2), ncu=False)[1]
+    able, skipped = split_by_machine(suite, Gpu("new", "12.0", 2), ncu=False)
     assert (able, skipped["a"]) == ({}, "a.cu is not for sm_120a: too new")
 
 

@@ -1,12 +1,15 @@
 """What-if copies: which changes are understood, what the copy says of itself, and what is refused."""
 
 import tomllib
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from tilesight import Gemm, load_profile, predict
 from tilesight.errors import ProfileError, UnknownProfileError
-from tilesight.hardware.derive import derive, differences
+from tilesight.hardware.derive import changes_of, derive, differences
+from tilesight.hardware.numbers import plain_number
 from tilesight.hardware.profile import Profile
 from tilesight.hardware.write import to_toml
 
@@ -24,6 +27,9 @@ def h200():
     [
         (66, 66),
         (66.0, 66),
+        (np.int64(66), 66),
+        (np.float32(66), 66),
+        (np.str_("66"), 66),
         ("66", 66),
         ("66.0", 66),
         (" 0.5x ", 66),  # 132 * 0.5
@@ -40,7 +46,16 @@ def test_forms_of_a_whole_number(h200, change, value):
 
 @pytest.mark.parametrize(
     ("change", "value"),
-    [(2e9, 2e9), (2000000000, 2e9), ("2e9", 2e9), ("1.5x", 1.98e9 * 1.5), ("+10%", 2.178e9), ("-5%", 1.881e9)],
+    [
+        (2e9, 2e9),
+        (np.float64(2e9), 2e9),
+        (np.int32(2000000000), 2e9),
+        (2000000000, 2e9),
+        ("2e9", 2e9),
+        ("1.5x", 1.98e9 * 1.5),
+        ("+10%", 2.178e9),
+        ("-5%", 1.881e9),
+    ],
 )
 def test_forms_of_a_number(h200, change, value):
     changed = derive(h200, {"clock.boost_hz": change}).clock.boost_hz
@@ -67,6 +82,44 @@ def test_copy_says_what_it_is(h200):
     assert all(copy.numbers[name] == h200.numbers[name] for name in untouched)
     assert all(copy.source[name] == h200.source[name] for name in untouched)
     assert h200.derived is None
+
+
+def test_lists_and_arrays_are_lists(h200):
+    for change in ([16, 18], (16, 18), np.array([16, 18])):
+        assert derive(h200, {"gpc.sms_per_gpc": change}).gpc.sms_per_gpc == (16, 18)
+    for bad in ([16, "18"], [16, True], [16.5], np.array([0.5]), np.array(16), np.bool_(True), None, {}):
+        with pytest.raises(ProfileError, match="gpc.sms_per_gpc = .* is not a number; give a number"):
+            derive(h200, {"gpc.sms_per_gpc": bad})
+
+
+def test_a_copy_may_have_a_name(h200):
+    copy = derive(h200, {"sm_count": 66}, name="half_h200")
+    assert (copy.name, copy.derived.parent, copy.derived.changed) == ("half_h200", "h200_sxm", ("sm_count",))
+    assert copy.hash == derive(h200, {"sm_count": 66}).hash
+    assert derive(copy, {"sm_count": 33}).name == "h200_sxm_what_if"
+    for name, why in (
+        ("h100_sxm", "name = 'h100_sxm' is that of a shipped profile"),
+        (5, "name = 5 is no name"),
+        ("Half H200", "name = 'Half H200' must be lower-case letters, digits and underscores"),
+    ):
+        with pytest.raises(ProfileError, match=why):
+            derive(h200, {"sm_count": 66}, name=name)
+    with pytest.raises(ProfileError, match="name = 'same' is for a copy, and nothing is changed"):
+        derive(h200, {}, name="same")
+
+
+def test_changes_in_words(h200):
+    copy = derive(
+        h200, {"sm_count": np.int64(66), SUSTAINED: "1.5x", "gpc.sms_per_gpc": [16, 18], "power.limit_w": "-50%"}
+    )
+    sustained = h200.numbers[SUSTAINED]
+    assert list(changes_of(copy).values()) == [
+        "sm_count = 66 instead of 132",
+        f"{SUSTAINED} = {plain_number(1.5 * sustained)}, 1.5x of {plain_number(sustained)}",
+        "gpc.sms_per_gpc = 16 18",
+        "power.limit_w = 350.0, -50% of 700.0",
+    ]
+    assert changes_of(h200) == {}
 
 
 def test_hash_follows_numbers(h200):
@@ -108,9 +161,9 @@ def test_round_trip(tmp_path, h200):
 
 
 def test_a_number_that_the_parent_does_not_know(h200):
-    name = "launch.cta_start_cycles"
+    name = "merging.window_dram_s"
     assert name not in h200.numbers
-    assert derive(h200, {name: 500}).launch.cta_start_cycles == 500.0
+    assert derive(h200, {name: 2e-7}).merging.window_dram_s == 2e-7
     with pytest.raises(ProfileError, match=f"profile 'h200_sxm' has no {name} that 2x could change; give a number"):
         derive(h200, {name: "2x"})
 
@@ -144,6 +197,9 @@ def test_bandwidth_beyond_the_peak_is_for_copies_alone(h200):
         ("clock.boost_hz", "20%", "'20%' is not a new value; .*or a change \\('\\+20%'\\)"),
         ("clock.boost_hz", "1.98 GHz", "is not a new value"),
         ("clock.boost_hz", "", "'' is not a new value"),
+        ("sm_count", "٦٦", "sm_count = '٦٦' is not a new value"),  # digits of another script
+        ("sm_count", "٢x", "sm_count = '٢x' is not a new value"),
+        ("clock.boost_hz", Fraction(10**400), "clock.boost_hz = Fraction.* is not a number"),
         ("clock.boost_hz", True, "clock.boost_hz = True is not a number"),
         ("clock.boost_hz", None, "clock.boost_hz = None is not a number"),
         ("clock.boost_hz", (1, 2), "clock.boost_hz = \\(1, 2\\) is not a number"),
@@ -167,17 +223,23 @@ def test_a_list_is_given_whole(h200):
         derive(copy, {"gpc.sms_per_gpc": "2x"})
 
 
+@pytest.mark.parametrize("bad", [None, 5, b"h200_sxm", ["h200_sxm"]])
+def test_parents_of_another_kind(bad):
+    with pytest.raises(ProfileError, match="is no profile; give a Profile, its name or the path of its TOML file"):
+        derive(bad, {"sm_count": 66})
+
+
 def test_changes_are_a_mapping(h200):
     with pytest.raises(ProfileError, match="changes are a list; give a mapping"):
         derive(h200, ["sm_count=66"])
 
 
 def test_differences(h200):
-    copy = derive(h200, {"sm_count": 66, "launch.cta_start_cycles": 500})
+    copy = derive(h200, {"sm_count": 66, "merging.window_dram_s": 2e-7})
     first, second = differences(h200, copy)
     assert (first.name, first.first, first.second, first.ratio) == ("sm_count", 132, 66, 0.5)
     assert (first.first_kind, first.second_kind) == ("measured", "assumed")
-    assert (second.name, second.first, second.second, second.ratio) == ("launch.cta_start_cycles", None, 500.0, None)
+    assert (second.name, second.first, second.second, second.ratio) == ("merging.window_dram_s", None, 2e-7, None)
     assert (second.first_kind, second.second_kind) == (None, "assumed")
     assert [each.ratio for each in differences(copy, h200)] == [2.0, None]
     assert differences(h200, h200) == ()

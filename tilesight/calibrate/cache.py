@@ -12,7 +12,7 @@ from tilesight.calibrate.records import Record, Records, largest
 from tilesight.cost.reuse import hit_probability_gaussian
 from tilesight.errors import TableError
 
-LINE_BYTES = 128
+LINE_BYTES, SECTOR_BYTES = 128, 32
 LARGE_TILE_BYTES = 32768
 MERGE_ENDS = 0.05
 """Neighbours that share no more: doubling them lowers the share of lookups by less than this."""
@@ -82,12 +82,17 @@ def dirty_share(records: Records) -> Found:
     return Found(float(slower) * rate, spread, ("dirty_lines", "dram_write"))
 
 
+def looked_up(rows: Record) -> Floats:
+    """Share of the bytes that kernels ask for that the L2 looks up, counted."""
+    return rows.column("lts__t_sectors_srcunit_tex.sum") * SECTOR_BYTES / rows.column("asked_bytes")
+
+
 def merged_requests(records: Records) -> Found:
     """Requests of neighbours that share one lookup: where twice as many of them look up no smaller share."""
     rows = records["l2_lookup_share"].pick(
         method="cp_async", walk="private", ctas_per_sm=1, active_sms=records.sm_count
     )
-    shares = dict(zip(rows.column("group").astype(int), rows.column("lookup_share"), strict=True))
+    shares = dict(zip(rows.column("group").astype(int), looked_up(rows), strict=True))
     group = 1
     while 2 * group in shares and shares[2 * group] < shares[group] * (1 - MERGE_ENDS):
         group *= 2
@@ -100,7 +105,7 @@ def merged_requests(records: Records) -> Found:
 def merging_losses(records: Records) -> Numbers:
     """Law of ``cost/merging.py`` on counted lookups of our own products: see the equations there."""
     rows = records["triton_lookups"]
-    counted = rows.column("lts__t_sectors_srcunit_tex.sum") * 32
+    counted = rows.column("lts__t_sectors_srcunit_tex.sum") * SECTOR_BYTES
     m, n, k = (rows.column(name) for name in ("m", "n", "k"))
     tile_m, tile_n, group = (rows.column(name) for name in ("tile_m", "tile_n", "group_m"))
     tiles_m, tiles_n = np.ceil(m / tile_m), np.ceil(n / tile_n)

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tilesight.calibrate.cache import Floats, looked_up
 from tilesight.calibrate.found import Derivation, Found, Numbers, one
 from tilesight.calibrate.records import Record, Records
+from tilesight.errors import TableError
 
 INSTRUCTIONS: Mapping[str, str] = {
     "fp32_fma": "ffma",
@@ -119,12 +121,47 @@ def partitions(records: Records) -> Numbers:
     }
 
 
+def shared_lookups(records: Records, **which: str | int) -> tuple[Record, Floats, str]:
+    """Points of merging, the share of requests that needed a lookup at each, and how it is known.
+
+    Counted where there is a record of that (Nsight Compute), else inferred from the rate, which is true only while lookups
+    bind.
+    """
+    if "merge_counted" in records:
+        rows = records["merge_counted"].pick(part="rate", **which)
+        return rows, looked_up(rows), "counted"
+    rows = records["merge_requests"].pick(part="rate", **which)
+    return rows, rows.column("lookup_share_inferred"), "inferred from the rate"
+
+
 def plain_requests(records: Records) -> Found:
     """Plain loads of one line in flight that share a lookup: what four neighbours ask over what they look up."""
-    rows = records["merge_requests"].pick(part="rate", method="loads", sharers=4, skew_cycles=0)
-    share = float(rows.column("lookup_share_inferred")[0])
-    note = f"4 neighbours look up {share:.2g} of what they ask, inferred from the rate"
-    return Found(float(round(1.0 / share)), rows.spread, ("merge_requests",), note=note)
+    rows, share, how = shared_lookups(records, method="loads", sharers=4, skew_cycles=0)
+    note = f"4 neighbours look up {share[0]:.2g} of what they ask, {how}"
+    spread = rows.spread if rows.name == "merge_requests" else None  # a point is counted once
+    return Found(float(round(1.0 / share[0])), spread, (rows.name,), note=note)
+
+
+def merging_window(records: Records) -> Found:
+    """How much later an SM may ask for a line of L2 and still share the lookup of the first (cp.async, two SMs).
+
+    The skew at which half of the merging is lost that is lost between no skew and the largest, on the straight line
+    between the two skews around it.
+    """
+    rows, share, how = shared_lookups(records, method="cp_async", sharers=2)
+    order = np.argsort(rows.column("skew_cycles"))
+    skew, share = rows.column("skew_begin_cycles")[order], share[order]
+    half = (share[0] + share[-1]) / 2
+    beyond = int(np.argmax(share >= half))
+    if not (share[-1] > share[0] and beyond):
+        raise TableError("merging does not end with the skew", file=f"{rows.name}.csv")
+    cycles = np.interp(half, share[beyond - 1 : beyond + 1], skew[beyond - 1 : beyond + 1])
+    used = Record(rows.name, rows.columns, [rows.rows[order[i]] for i in (0, beyond - 1, beyond, -1)])
+    note = (
+        f"2 SMs look up {share[0]:.2f} of what they ask without skew, {share[-1]:.2f} with {skew[-1]:g} cycles, {how}"
+    )
+    spread = used.spread if rows.name == "merge_requests" else None
+    return Found(float(cycles) / records.boost_hz, spread, (rows.name,), note=note)
 
 
 DERIVATIONS = (
@@ -142,4 +179,5 @@ DERIVATIONS = (
     Derivation(("l2.latency_s", "dram.latency_s"), ("l2_latency",), memory_latency),
     Derivation(("l2.latency_near_s", "l2.latency_far_s", "l2.far_bytes_per_s"), ("l2_partition",), partitions),
     one("merging.requests_plain", ("merge_requests",), plain_requests),
+    one("merging.window_l2_s", ("merge_requests",), merging_window),
 )

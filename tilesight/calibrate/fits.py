@@ -193,9 +193,21 @@ def fit_loops(records: Records, hardware: Profile) -> tuple[Numbers, Mapping[str
         used += names
         for kind in set(fit.binding):
             errors.setdefault(kind, []).append(np.abs(fit.error[[bound == kind for bound in fit.binding]]))
-    for kind in UNCERTAIN:
-        left = np.concatenate(errors.get(kind, [np.empty(0)]))
-        if len(left) >= RUNS_LEAST:
-            note = "80th percentile of the error"
-            numbers[f"uncertainty.{kind}"] = Found(float(np.quantile(left, 0.8)), None, tuple(used), "fitted", note)
-    return numbers, missing
+    return numbers | _uncertainty(errors, tuple(used)), missing
+
+
+def _uncertainty(errors: Mapping[str, list[Column]], used: tuple[str, ...]) -> dict[str, Found]:
+    """Half-widths of the likely interval: the 80th percentile of the relative error of the runs that a resource binds.
+
+    Where too few runs are bound by it, that of all runs.
+    """
+    each = [error for kind in errors.values() for error in kind]
+    everything = np.concatenate([np.empty(0), *each])
+    numbers: dict[str, Found] = {}
+    for kind in UNCERTAIN if len(everything) >= RUNS_LEAST else ():
+        own = np.concatenate([np.empty(0), *errors.get(kind, [])])
+        enough = len(own) >= RUNS_LEAST
+        of_which = f"of {len(own)} runs" if enough else f"of all {len(everything)} runs, {len(own)} of which it binds"
+        width = float(np.quantile(own if enough else everything, 0.8))
+        numbers[f"uncertainty.{kind}"] = Found(width, None, used, "fitted", f"80th percentile of the error {of_which}")
+    return numbers

@@ -1,22 +1,27 @@
 """Effective capacity and associativity of L2 from a sweep of footprints, through the model's own cache law.
 
-A kernel that walks a footprint again and again meets every line after all the others: the reuse distance D is the
-footprint. With the stochastic distance-based model (``cost/reuse.py``) of a cache of ``capacity_bytes``,
+A kernel that walks a footprint W again and again meets every line after all the others: the reuse distance is W. With
+the stochastic distance-based model (``cost/reuse.py``) of a cache of ``capacity_bytes``, and h = P(hit at W),
 
-    time per byte = P(hit at D) / rate_l2 + (1 - P(hit at D)) / rate_dram
+    time per byte = h / (rate_l2 (1 + g / (1 + W / w))) + (1 - h) / rate_dram
 
 The capacity is where hits end, the associativity how sharply, and both are effective: copies of a line in two partitions
-halve the one, a hash of addresses raises the other. The four constants are fitted at once to the logarithm of the rates.
+halve the one, a hash of addresses raises the other. Small footprints have another rate, 1 + g of that of large ones, from
+which the half is gone at w: few lines lie unevenly over the slices of L2 (g < 0), and SMs that walk the same lines meet
+on some and share the lookup (g > 0), the more often the fewer lines there are.
+
+The six constants are fitted at once to the logarithm of the rates, from several starts: the time is linear in 1 / rate_l2,
+1 / rate_dram and the part of small footprints, so that a grid over the other three gives each start.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
 from tilesight.calibrate.found import Derivation, Found, Numbers
 from tilesight.calibrate.records import Records
@@ -31,6 +36,12 @@ POINTS_LEAST = 8
 WAYS_MOST = 4096.0
 WAYS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 """Associativities from which the fit starts, each with every capacity between two footprints."""
+SMALL = (1 / 1024, 1 / 256, 1 / 64)
+"""Shares of the largest footprint from which ``small_bytes`` starts, one fit each."""
+SMALL_MOST = 1 / 16
+"""Share of the largest footprint that ``small_bytes`` never passes: beyond it, it would be one with the rate of L2."""
+GAIN = (-0.95, 10.0)
+"""Least and most of ``small_gain``."""
 TOLERANCE = 0.02
 """Relative error beyond which a point counts less (soft L1)."""
 
@@ -44,11 +55,14 @@ class FootprintFit:
     capacity_bytes, associativity
         Of the stochastic distance-based model; effective, not what the datasheet says.
     rate_l2_bytes_per_s, rate_dram_bytes_per_s
-        Rates of a footprint that hits and of one that misses.
+        Rates of a large footprint that hits and of one that misses.
     misfit
         Root mean square of the relative error over the points of the fit.
     line_bytes
         Bytes of a block.
+    small_gain, small_bytes
+        Rate of the smallest footprints over ``rate_l2_bytes_per_s``, less 1, and the footprint at which half of it is
+        left. Not known, and of no weight, where the gain is 0.
     """
 
     capacity_bytes: float
@@ -57,6 +71,8 @@ class FootprintFit:
     rate_dram_bytes_per_s: float
     misfit: float
     line_bytes: int
+    small_gain: float = 0.0
+    small_bytes: float = 1.0
 
     def hit_share(self, footprint_bytes: ArrayLike) -> Floats:
         """Share of lines that hit, shape as given."""
@@ -64,14 +80,15 @@ class FootprintFit:
 
     def predict(self, footprint_bytes: ArrayLike) -> Floats:
         """Bytes per second at footprints, shape as given."""
-        hit = self.hit_share(footprint_bytes)
-        return 1.0 / (hit / self.rate_l2_bytes_per_s + (1.0 - hit) / self.rate_dram_bytes_per_s)
+        sizes, hit = np.asarray(footprint_bytes, dtype=float), self.hit_share(footprint_bytes)
+        held = self.rate_l2_bytes_per_s * (1.0 + self.small_gain / (1.0 + sizes / self.small_bytes))
+        return 1.0 / (hit / held + (1.0 - hit) / self.rate_dram_bytes_per_s)
 
 
 def fit_footprint(
     footprint_bytes: ArrayLike, bytes_per_s: ArrayLike, *, hardware: Profile | str | PathLike[str]
 ) -> FootprintFit:
-    """Capacity, associativity and the two rates that a sweep of footprints shows.
+    """Capacity, associativity, the two rates and what small footprints have of their own, from a sweep of footprints.
 
     Parameters
     ----------
@@ -104,24 +121,34 @@ def fit_footprint(
         raise TableError("a footprint or rate is not a finite number above 0")
     line = load_profile(hardware).l2.line_bytes
 
+    def fit_of(x: Floats, ways: float) -> FootprintFit:
+        capacity, l2, dram, gain, small = (float(value) for value in (*np.exp(x[:3]), x[3], np.exp(x[4])))
+        return FootprintFit(capacity, cast("int", ways), l2, dram, 0.0, line, gain, small)
+
     def misfit(x: Floats) -> Floats:
-        capacity, ways, l2, dram = np.exp(x)
-        hit = _hits(sizes, capacity, ways, line)
-        error: Floats = np.log((hit / l2 + (1.0 - hit) / dram) * rates)
+        error: Floats = np.log(rates / fit_of(x[:5], float(np.exp(x[5]))).predict(sizes))
         return error
 
-    low = np.log([WAYS_MOST * line, 1.0, rates.min() / 10, rates.min() / 10])
-    high = np.log([max(2 * sizes.max(), 2 * WAYS_MOST * line), WAYS_MOST, rates.max() * 10, rates.max() * 10])
-    best = _least(misfit, np.log(_start(sizes, rates, line)), low, high)
-    ways = round(float(np.exp(best[1])))
-    rest = [0, 2, 3]
+    rate, most = rates.min() / 10, sizes.max()
+    low = np.array([*np.log([WAYS_MOST * line, rate, rate]), GAIN[0], np.log(sizes.min() / 10), 0.0])
+    high = np.array(
+        [
+            *np.log([max(2 * most, 2 * WAYS_MOST * line), rates.max() * 10, rates.max() * 10]),
+            GAIN[1],
+            np.log(max(SMALL_MOST * most, sizes.min())),
+            np.log(WAYS_MOST),
+        ]
+    )
+    starts = _starts(sizes, rates, line)
+    best, _ = min((_least(misfit, start, low, high) for start in starts), key=lambda found: found[1])
+    ways = round(float(np.exp(best[5])))
 
     def with_whole_ways(x: Floats) -> Floats:
-        return misfit(np.array([x[0], np.log(ways), x[1], x[2]]))
+        return misfit(np.append(x, np.log(ways)))
 
-    last = _least(with_whole_ways, best[rest], low[rest], high[rest])
-    capacity, l2, dram = (float(value) for value in np.exp(last))
-    return FootprintFit(capacity, ways, l2, dram, float(np.sqrt(np.mean(with_whole_ways(last) ** 2))), line)
+    last, _ = _least(with_whole_ways, best[:5], low[:5], high[:5])
+    rms = float(np.sqrt(np.mean(with_whole_ways(last) ** 2)))
+    return replace(fit_of(last, ways), associativity=ways, misfit=rms)
 
 
 def _hits(sizes: Floats, capacity_bytes: float, ways: float, line_bytes: int) -> Floats:
@@ -129,51 +156,62 @@ def _hits(sizes: Floats, capacity_bytes: float, ways: float, line_bytes: int) ->
     return hit_probability_gaussian(sizes / line_bytes, cast("int", ways), capacity_bytes / line_bytes)
 
 
-def _least(law: Callable[[Floats], Floats], start: Floats, low: Floats, high: Floats) -> Floats:
+def _least(law: Callable[[Floats], Floats], start: Floats, low: Floats, high: Floats) -> tuple[Floats, float]:
+    """Constants at the end of a fit, and what is left over."""
     inside = np.clip(start, low + 1e-6, high - 1e-6)
-    found: Floats = least_squares(
+    found = least_squares(
         law, inside, bounds=(low, high), loss="soft_l1", f_scale=TOLERANCE, x_scale=0.1, diff_step=[1e-4] * len(inside)
-    ).x
-    return found
+    )
+    return found.x, float(found.cost)
 
 
-def _start(sizes: Floats, rates: Floats, line: int) -> Floats:
-    """Best of a grid: with capacity and ways given, the times per byte of hits and misses follow by linear least squares."""
+def _starts(sizes: Floats, rates: Floats, line: int) -> list[Floats]:
+    """Where fits begin: for each ``small_bytes`` the best of a grid of capacities and ways.
+
+    With these given the time per byte is linear: h (a - b / (1 + W / v)) + (1 - h) d, with a = 1 / rate_l2,
+    b = a g / (1 + g), v = w (1 + g), d = 1 / rate_dram; least squares of the relative error gives a, b and d.
+    """
     order = np.unique(sizes)
     capacities = np.sqrt(order[1:] * order[:-1])
-    best, least = np.empty(0), np.inf
-    for capacity in capacities[capacities >= WAYS_MOST * line]:
-        for ways in WAYS:
-            hit = _hits(sizes, capacity, ways, line)
-            (l2, dram), left = nnls(np.stack([hit * rates, (1.0 - hit) * rates], axis=1), np.ones(len(rates)))
-            if left < least and l2 > 0 and dram > 0:
-                best, least = np.array([capacity, ways, 1.0 / l2, 1.0 / dram]), left
-    if not best.size:
+    starts = []
+    for share in SMALL:
+        best, least, v = np.empty(0), np.inf, share * sizes.max()
+        for capacity in capacities[capacities >= WAYS_MOST * line]:
+            for ways in WAYS:
+                hit = _hits(sizes, capacity, ways, line)
+                terms = np.stack([hit, -hit / (1.0 + sizes / v), 1.0 - hit], axis=1) * rates[:, None]
+                (a, b, d), *_ = np.linalg.lstsq(terms, np.ones(len(rates)))
+                left = float(np.sum((terms @ np.array([a, b, d]) - 1.0) ** 2))
+                if left < least and min(a, a - b, d) > 1e-3 / rates.max():
+                    gain = b / (a - b)
+                    scale = np.log([capacity, 1.0 / a, 1.0 / d])
+                    best, least = np.array([*scale, gain, np.log(v / (1.0 + gain)), np.log(ways)]), left
+        if best.size:
+            starts.append(best)
+    if not starts:
         raise TableError("no footprint tells hits from misses; sweep from well below L2 to well above it")
-    return best
+    return starts
 
 
 def footprints(records: Records) -> Numbers:
-    """Associativity where SMs read each other's lines in turn, copies of a line where each reads its own.
+    """Associativity and copies of a line, from slices that one SM each reads again and again (part ``own``).
 
-    Stands in for counted residencies (``cache.residency``) where nobody took them. An L2 that lines read by one SM fill up
-    to a capacity C of the L2's own holds L2 / C copies of them.
+    Stands in for counted residencies (``cache.residency``) where nobody took them. An L2 that is full at a capacity C of
+    the L2's own holds L2 / C copies of such lines. Where SMs read each other's slices in turn (part ``rotating``) they
+    drift apart and the edge is smeared: its ways are those of the drift, not of the cache.
     """
     if records.hardware is None:
         raise UnsupportedError("the bytes of a line are needed and no base profile states them; give --base")
-    fits = {}
-    for part in ("own", "rotating"):
-        rows = records["l2_read"].pick(part=part)
-        fits[part] = fit_footprint(rows.column("bytes"), rows.column("bytes_per_s"), hardware=records.hardware)
-    own, rotating = fits["own"], fits["rotating"]
+    rows = records["l2_read"].pick(part="own")
+    own = fit_footprint(rows.column("footprint_bytes"), rows.column("bytes_per_s"), hardware=records.hardware)
     copies = records.l2_bytes / own.capacity_bytes
-    edges = [f"{fit.capacity_bytes / 1e6:.3g}" for fit in (own, rotating)]
-    note = f"slices of one SM hit up to {edges[0]} MB, read in turn up to {edges[1]}"
+    note = f"slices of one SM hit up to {own.capacity_bytes / 1e6:.3g} MB"
     if copies < 1.0:
         note += f"; {copies:.3g} copies taken as 1"
+    source: dict[str, Any] = {"records": ("l2_read",), "kind": "fitted", "note": note, "misfit": own.misfit}
     return {
-        "l2.associativity": Found(rotating.associativity, None, ("l2_read",), "fitted", note, rotating.misfit),
-        "l2.copies_one_reader": Found(max(copies, 1.0), None, ("l2_read",), "fitted", note, own.misfit),
+        "l2.associativity": Found(own.associativity, None, **source),
+        "l2.copies_one_reader": Found(max(copies, 1.0), None, **source),
     }
 
 

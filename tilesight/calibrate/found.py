@@ -9,6 +9,7 @@ law holds and not how well the number is known.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Literal
 
 from tilesight.calibrate.records import Records
@@ -70,7 +71,17 @@ class Derivation:
     records: tuple[str, ...]
     derive: Callable[[Records], Numbers]
 
+    @property
+    def rule(self) -> str:
+        """The rule in words: what the docstring of the function begins with."""
+        return " ".join((self.derive.__doc__ or "").split("\n\n")[0].split())
+
 
 def one(name: str, records: tuple[str, ...], derive: Callable[[Records], Found]) -> Derivation:
     """Derivation of a single number."""
-    return Derivation((name,), records, lambda given: {name: derive(given)})
+
+    @wraps(derive)
+    def numbers(given: Records) -> Numbers:
+        return {name: derive(given)}
+
+    return Derivation((name,), records, numbers)

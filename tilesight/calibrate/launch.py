@@ -1,4 +1,4 @@
-"""What a launch costs beside its work: graph nodes, events, cold code, the second kernel of a split.
+"""What a launch costs beside its work: graph nodes, events, cold code, kernels that wait for others, starts of CTAs.
 
 A difference of times has the spread of the times it is taken between; its own may be larger.
 """
@@ -6,7 +6,7 @@ A difference of times has the spread of the times it is taken between; its own m
 import numpy as np
 
 from tilesight.calibrate.cache import DIRTY_SHARES
-from tilesight.calibrate.found import Derivation, Found, one
+from tilesight.calibrate.found import Derivation, Found, Numbers, one
 from tilesight.calibrate.records import Record, Records, largest, straight_line
 
 SHORT_S = 20e-6
@@ -15,6 +15,15 @@ SHORT_GRAPH, LONG_GRAPH = 5, 50
 """Nodes."""
 SMALL_BYTES = 2e6
 """Operands below this: a cold launch pays one fill's latency and no bandwidth."""
+WORK_CYCLES = 4000
+"""Work of a kernel in a chain, long enough to hide what the host and the front end prepare."""
+DEPENDENT = {
+    "launch.stream_dependent_s": ("stream", "plain"),
+    "launch.graph_dependent_s": ("graph", "plain"),
+    "launch.graph_programmatic_s": ("graph", "first"),
+}
+"""Number to how kernels follow each other in ``launch_dependent``, and when the earlier one triggers the next."""
+CTA_THREADS = 128
 
 
 def _single(records: Records) -> Record:
@@ -83,7 +92,28 @@ def reduction(records: Records) -> Found:
     return Found(1 / slope, held.spread, ("launch_reduction",), note=note)
 
 
-def short_graphs(records: Records) -> dict[str, Found]:
+def dependent_kernels(records: Records) -> Numbers:
+    """Time between kernels of which each waits for the one before, its work taken off; of the largest grid."""
+    chains = records["launch_dependent"].pick(part="chain", work_cycles=WORK_CYCLES)
+    found = {}
+    for name, (how, trigger) in DEPENDENT.items():
+        rows = chains.pick(how=how, trigger=trigger)
+        grid = rows.column("grid")
+        rows = rows.where(grid == grid.max(), "the largest grid")
+        note = f"{grid.max():g} CTAs that work for {WORK_CYCLES} cycles"
+        gap = float(np.median(rows.column("gap_seconds")))
+        found[name] = Found(gap, rows.middle_spread, ("launch_dependent",), note=note)
+    return found
+
+
+def cta_start(records: Records) -> Found:
+    """Cycles in which an SM starts and ends one empty CTA after the other: the slope over their number."""
+    rows = records["launch_ctas"].pick(part="cta_slope", block=CTA_THREADS, smem_bytes=0)
+    cycles = float(np.median(rows.column("cycles_per_cta_and_sm")))
+    return Found(cycles, rows.middle_spread, ("launch_ctas",), note=f"empty CTAs of {CTA_THREADS} threads")
+
+
+def short_graphs(records: Records) -> Numbers:
     """What replays of a graph of few nodes pay: seconds = nodes * (node of a long graph + gap) + replay.
 
     Least squares over one to five nodes, median over the time that a node stays busy; 6 replays between two events.
@@ -114,4 +144,6 @@ DERIVATIONS = (
     one("launch.cold_extra_s", ("vendor_gemm", "dirty_lines", "launch_overhead", "stage_fill"), cold_extra),
     Derivation(("launch.short_graph_gap_s", "launch.graph_replay_s"), ("graph_replays",), short_graphs),
     one("launch.reduction_bytes_per_s", ("launch_reduction",), reduction),
+    Derivation(tuple(DEPENDENT), ("launch_dependent",), dependent_kernels),
+    one("launch.cta_start_cycles", ("launch_ctas",), cta_start),
 )

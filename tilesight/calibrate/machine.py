@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tilesight.calibrate.build import Builds, Built, build, compile_all, jobs_for
+from tilesight.calibrate.counters import find_ncu
 from tilesight.calibrate.limits import RECORD as DEVICE
 from tilesight.calibrate.result import Ran, SuiteList
 from tilesight.calibrate.run import Outcome, measure
@@ -61,14 +62,15 @@ def run_suite(folder: Path, gpu: Gpu, nvcc: Path, *, only: Sequence[str] = (), w
     wanted = chosen(suite, only)
     if DEVICE in suite and not (folder / f"{DEVICE}.csv").is_file():
         wanted = {DEVICE: suite[DEVICE]} | wanted
-    able, skipped = split_by_machine(wanted, gpu)
+    ncu = find_ncu()
+    able, skipped = split_by_machine(wanted, gpu, ncu=ncu is not None)
     built, failed = _programs(able, gpu.target, nvcc, workers, told)
     ready = {name: bench for name, bench in able.items() if name not in failed}
     compiler = compiler_version(nvcc)
     outcomes: list[Outcome] = []
     for bench in ready.values():
         told("run", bench.name, len(outcomes), len(ready))
-        outcome = measure(bench, built[bench.source], gpu, compiler, folder)
+        outcome = measure(bench, built[bench.source], gpu, compiler, folder, ncu=ncu)
         outcomes.append(outcome)
         how = f"failed: {outcome.failed}" if outcome.failed else f"{outcome.points} points, {outcome.seconds:.1f} s"
         told("run", f"{bench.name}: {how}", len(outcomes), len(ready))

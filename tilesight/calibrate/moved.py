@@ -1,5 +1,7 @@
 """Which numbers of a profile differ from what was found, by more than repeats do."""
 
+from pathlib import PurePosixPath
+
 from tilesight.calibrate.found import SPREAD_MOST, Found, Numbers
 from tilesight.calibrate.result import Moved
 from tilesight.hardware.profile import Profile
@@ -17,6 +19,23 @@ def allowed(found: Found) -> float:
         return 0.0
     known = [value for value in (found.spread, found.misfit) if value is not None]
     return max(LEAST, *known) if known else SPREAD_MOST
+
+
+def found_another_way(profile: Profile, found: Numbers) -> dict[str, str]:
+    """Numbers that the profile has from other records than these; they say nothing of the GPU. With the reason.
+
+    A number without a record in the profile (a datasheet's, an assumed one) is compared.
+    """
+    others = {}
+    for name, number in found.items():
+        source = profile.source.get(name)
+        if source is None or source.kind not in ("measured", "fitted"):
+            continue
+        names = [PurePosixPath(ref).stem for ref in source.ref]
+        if set(names) != set(number.records):
+            value = f"{number.rounded.value:g}"
+            others[name] = f"the profile has it from {', '.join(names)}; {', '.join(number.records)} gives {value}"
+    return others
 
 
 def check_profile(profile: Profile, found: Numbers) -> list[Moved]:

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from tilesight.calibrate.build import Built, flags_for
+from tilesight.calibrate.counters import WITHOUT_RIGHT, BadCountersError, CountersNotAllowedError, Row, is_forbidden
 from tilesight.calibrate.suite import FOLDER, Benchmark
 from tilesight.calibrate.toolchain import Gpu, program_environment, query
 
-Row = dict[str, str | int | float | bool | None]
-
 GPU_QUERY = ("name", "driver_version", "power.limit", "clocks.max.sm", "clocks.max.mem")
 LOAD_QUERY = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+COUNTERS = "counters.csv"
 STDERR_SHOWN = 400
 """Characters at the end of a failed program's messages that are repeated."""
 
@@ -49,15 +50,20 @@ class BadRunError(Exception):
         self.rows = rows
 
 
-def measure(bench: Benchmark, built: Built, gpu: Gpu, compiler: str, folder: Path) -> Outcome:
-    """Run every command line of a benchmark and write its record to ``folder``; never raises for a program's failure."""
+def measure(
+    bench: Benchmark, built: Built, gpu: Gpu, compiler: str, folder: Path, *, ncu: Path | None = None
+) -> Outcome:
+    """Run every command line of a benchmark and write its record to ``folder``; never raises for a program's failure.
+
+    ``ncu`` is Nsight Compute, which a benchmark that counts needs.
+    """
     started = time.monotonic()
     rows: list[Row] = []
     before = _first(query(LOAD_QUERY, gpu=gpu.id))
     problem = None
     try:
         for words in bench.runs:
-            rows += run_program(built, words, bench.timeout_s)
+            rows += _counted(bench, built, words, ncu) if bench.counting else run_program(built, words, bench.timeout_s)
     except BadRunError as error:
         rows += error.rows
         problem = str(error)
@@ -83,18 +89,43 @@ def measure(bench: Benchmark, built: Built, gpu: Gpu, compiler: str, folder: Pat
     return Outcome(bench.name, len(points), seconds, None, skipped)
 
 
-def run_program(built: Built, words: Sequence[str], timeout_s: float) -> list[Row]:
-    """Rows that one command line prints.
+def _counted(bench: Benchmark, built: Built, words: Sequence[str], ncu: Path | None) -> list[Row]:
+    """Rows that one command line prints under Nsight Compute, with their counters."""
+    assert bench.counting is not None
+    assert ncu is not None, "what this machine can't count is left out before"
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / COUNTERS
+        before = bench.counting.command(ncu, log)
+        try:
+            try:
+                rows = run_program(built, words, bench.timeout_s, before)
+            except BadRunError as error:
+                if is_forbidden(log):
+                    raise CountersNotAllowedError(WITHOUT_RIGHT) from None
+                raise error from None
+            return bench.counting.beside(rows, log)
+        except CountersNotAllowedError as error:
+            return [{"bench": bench.name, "part": "skipped", "reason": str(error)}]
+        except BadCountersError as error:
+            raise BadRunError(f"{_shown(built, words)}: {error}", []) from None
+
+
+def _shown(built: Built, words: Sequence[str]) -> str:
+    return " ".join([f"./{built.job.source.stem}", *words])
+
+
+def run_program(built: Built, words: Sequence[str], timeout_s: float, before: Sequence[str] = ()) -> list[Row]:
+    """Rows that one command line prints; ``before`` are words before the program's own.
 
     Raises
     ------
     BadRunError
         If it ends with another status than 0, takes longer than its limit, or prints a line that is no JSON object.
     """
-    shown = " ".join([f"./{built.job.source.stem}", *words])
+    shown = _shown(built, words)
     try:
         process = subprocess.Popen(
-            [str(built.result), *words],
+            [*before, str(built.result), *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -171,6 +202,7 @@ def _about(
 ) -> dict[str, Any]:
     """What the TOML file of a record says."""
     board = _first(query(GPU_QUERY, gpu=gpu.id))
+    under = bench.counting.command("ncu", COUNTERS) if bench.counting else []
     used = [line.split("info    :")[-1].strip() for line in built.report.splitlines() if "Used" in line]
     about: dict[str, Any] = {
         "record": bench.name,
@@ -190,7 +222,7 @@ def _about(
         "power_after_w": _number(after.get("power.draw")),
         "temperature_after_c": _number(after.get("temperature.gpu")),
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "commands": [" ".join([f"./{bench.source.stem}", *words]) for words in bench.runs],
+        "commands": [" ".join([*under, f"./{bench.source.stem}", *words]) for words in bench.runs],
         "registers": sorted(set(used)),
     }
     return about | ({"skipped": list(skipped)} if skipped else {})

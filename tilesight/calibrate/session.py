@@ -11,7 +11,7 @@ from tilesight.calibrate.derive import DERIVATIONS, derive_numbers
 from tilesight.calibrate.fits import FITTED, fit_loops
 from tilesight.calibrate.found import Found
 from tilesight.calibrate.identity import architecture_in, identify, records_folder
-from tilesight.calibrate.moved import check_profile
+from tilesight.calibrate.moved import check_profile, found_another_way
 from tilesight.calibrate.records import Records
 from tilesight.calibrate.result import Calibration, Check
 from tilesight.errors import UnsupportedError, suggestion
@@ -157,6 +157,9 @@ def check_records(
         fitted, not_fitted = fit_loops(records, held)
         found |= fitted
         missing |= not_fitted
+    others = found_another_way(held, found)
+    missing |= others
+    found = {name: number for name, number in found.items() if name not in others}
     checked = tuple(name for name in found if name in held.numbers)
     known = {name: why for name, why in missing.items() if name in held.numbers}
     return Check(held, plain.gpu, checked, tuple(check_profile(held, found)), known)

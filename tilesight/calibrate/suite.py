@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tilesight.calibrate.counters import Counting
 from tilesight.calibrate.toolchain import TARGETS, Gpu
 from tilesight.errors import TableError, UnsupportedError, shown, suggestion
 from tilesight.files import data_file
@@ -26,13 +27,14 @@ TIMEOUT_S = 60.0
 NEEDS = {"two_gpus": 2}
 """What a benchmark may need beside its target: so many GPUs."""
 
+KEYS = ("source", "runs", "timeout_s", "needs", "kernel", "counters")
+
 UNSTATED = ("sm_90a",)
 _TARGETS = re.compile(r"^[ \t*/]*Targets[ \t]+(sm_\w+(?:[ \t]+sm_\w+)*)[ \t]*(?:\(([^)\n]*)\))?", re.M)
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
 TRITON, NCU = "Triton and PyTorch", "Nsight Compute (ncu)"
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
-    "l2_lookup_share": ("validation/lookup_share.py", NCU),
     "triton_lookups": ("validation/triton_lookups.py", f"{NCU}, {TRITON}"),
     "triton_outside": ("validation/triton_loops.py", TRITON),
     "triton_ragged": ("validation/triton_loops.py", TRITON),
@@ -55,14 +57,17 @@ class Benchmark:
     runs: tuple[tuple[str, ...], ...] = ((),)
     timeout_s: float = TIMEOUT_S
     needs: str | None = None
+    counting: Counting | None = None
 
-    def why_not(self, target: str, gpus: int) -> str | None:
+    def why_not(self, target: str, gpus: int, *, ncu: bool) -> str | None:
         """Why this machine can't run it; None if it can."""
         known = targets_of(self.source)
         if target not in known.names:
             return f"{self.source.name} is not for {target}: {known.why_not(target)}"
         if self.needs is not None and gpus < NEEDS[self.needs]:
             return f"needs {NEEDS[self.needs]} GPUs; {gpus} is visible"
+        if self.counting is not None and not ncu:
+            return "needs Nsight Compute (ncu), which is not on the path; it comes with the CUDA toolkit"
         return None
 
 
@@ -138,8 +143,8 @@ def _benchmark(path: Path, name: str, entry: Any) -> Benchmark:
     if not isinstance(entry, dict) or not _NAME.fullmatch(name):
         raise refuse("give one table a record, named in lower-case letters, digits and underscores")
     for key in entry:
-        if key not in ("source", "runs", "timeout_s", "needs"):
-            raise refuse(f"unknown key {key!r}; {suggestion(key, ('source', 'runs', 'timeout_s', 'needs'))}")
+        if key not in KEYS:
+            raise refuse(f"unknown key {key!r}; {suggestion(key, KEYS)}")
     source = entry.get("source", f"{name}.cu")
     if not isinstance(source, str) or not (path.parent / source).is_file():
         raise refuse(f"source = {shown(source)} is no file beside {path.name}")
@@ -153,7 +158,15 @@ def _benchmark(path: Path, name: str, entry: Any) -> Benchmark:
     if needs is not None and needs not in NEEDS:
         raise refuse(f"needs = {shown(needs)}; {suggestion(str(needs), NEEDS)}")
     words = tuple(tuple(str(word) for word in run) for run in runs)
-    return Benchmark(name, path.parent / source, words, float(timeout_s), needs)
+    kernel, counters = entry.get("kernel"), entry.get("counters")
+    if (kernel is None) != (counters is None):
+        raise refuse("kernel and counters belong together: what is counted, and in which kernels")
+    counting = None
+    if kernel is not None:
+        if not (isinstance(kernel, str) and isinstance(counters, list) and counters):
+            raise refuse(f"kernel = {shown(kernel)}, counters = {shown(counters)}; give a name and a list of names")
+        counting = Counting(kernel, tuple(str(counter) for counter in counters))
+    return Benchmark(name, path.parent / source, words, float(timeout_s), needs, counting)
 
 
 def chosen(suite: Mapping[str, Benchmark], only: Sequence[str]) -> dict[str, Benchmark]:
@@ -173,8 +186,10 @@ def chosen(suite: Mapping[str, Benchmark], only: Sequence[str]) -> dict[str, Ben
     return {name: suite[name] for name in suite if not only or name in only}
 
 
-def split_by_machine(suite: Mapping[str, Benchmark], gpu: Gpu) -> tuple[dict[str, Benchmark], dict[str, str]]:
-    """Benchmarks that this GPU can run, and the reason for each of the others."""
-    reasons = {name: bench.why_not(gpu.target, gpu.count) for name, bench in suite.items()}
+def split_by_machine(
+    suite: Mapping[str, Benchmark], gpu: Gpu, *, ncu: bool
+) -> tuple[dict[str, Benchmark], dict[str, str]]:
+    """Benchmarks that this GPU can run, with Nsight Compute or without, and the reason for each of the others."""
+    reasons = {name: bench.why_not(gpu.target, gpu.count, ncu=ncu) for name, bench in suite.items()}
     able = {name: bench for name, bench in suite.items() if reasons[name] is None}
     return able, {name: reason for name, reason in reasons.items() if reason is not None}

@@ -3,8 +3,8 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,28 @@ from tilesight.records.cells import decimal
 
 CONFIG_COLUMNS = ("tile", *(field.name for field in fields(GemmConfig)))
 """Columns of a CSV file of candidates, keys of a JSON one; ``tile`` stands for the three sizes, as in 128x256x64."""
-PROBLEM_COLUMNS = tuple(field.name for field in fields(Gemm))
-"""Those of a file of problems."""
+LABEL = "label"
+PROBLEM_COLUMNS = (*(field.name for field in fields(Gemm)), LABEL)
+"""Those of a file of problems; a label is any text, shown beside the answer."""
 _Row = tuple[int, dict[str, Any]]
 FILE_MOST_BYTES = 2**26
 """Size of a file that is read whole."""
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
+@dataclass(frozen=True)
+class Shape:
+    """One product of a file: its line (JSON: number of the object), and the label that stands beside it."""
+
+    problem: Gemm
+    line: int
+    label: str | None
+
+
 def read_candidates(path: str) -> list[GemmConfig]:
-    """Configurations from a CSV file (a header, a row each) or a JSON file (a list of objects, or a ranking).
+    """Configurations from a CSV file (a header, a row each) or a JSON file: a list of objects, or what ``rank`` wrote.
+
+    Of the rankings of several problems each configuration is taken once.
 
     Raises
     ------
@@ -43,11 +55,14 @@ def read_candidates(path: str) -> list[GemmConfig]:
     TableError
         If the file is malformed or a configuration is impossible: file, line (JSON: number of the object) and column.
     """
-    return [_config(path, place, row) for place, row in _rows(path, CONFIG_COLUMNS, "candidates")]
+    rows = _rows(path, CONFIG_COLUMNS, "candidates", _ranked_configs)
+    return [_config(path, place, row) for place, row in rows]
 
 
-def read_problems(path: str) -> list[Gemm]:
+def read_problems(path: str) -> list[Shape]:
     """Products from a CSV file (a header, a row each) or a JSON file (a list of objects), in the words of ``Gemm``.
+
+    An unknown column is refused, as it may be a column misspelt; a column ``label`` may hold any text.
 
     Raises
     ------
@@ -56,12 +71,30 @@ def read_problems(path: str) -> list[Gemm]:
     TableError
         If the file is malformed or a product makes no sense: file, line (JSON: number of the object) and column.
     """
-    return [_problem(path, place, row) for place, row in _rows(path, PROBLEM_COLUMNS, "problems")]
+    return [_shape(path, place, row) for place, row in _rows(path, PROBLEM_COLUMNS, "problems")]
 
 
-def _rows(path: str, columns: Sequence[str], what: str) -> list[_Row]:
+def _ranked_configs(data: Any) -> Any:
+    """The configurations in what ``rank gemm --json`` or ``rank shapes --json`` wrote; other data as they are."""
+    if not isinstance(data, dict):
+        return data
+    rankings = data.get("rankings", [data])
+    found: list[Any] = []
+    for ranking in rankings if isinstance(rankings, list) else [None]:
+        ranked = ranking.get("ranked") if isinstance(ranking, dict) else None
+        if not isinstance(ranked, list):
+            return data
+        found += [row.get("config_fields") if isinstance(row, dict) else row for row in ranked]
+    return [row for place, row in enumerate(found) if row not in found[:place]] if "rankings" in data else found
+
+
+def _rows(path: str, columns: Sequence[str], what: str, inside: Callable[[Any], Any] = lambda data: data) -> list[_Row]:
+    """Rows of a file; ``inside`` finds them in JSON that is no list."""
     text = _text(path)
-    rows = _json_rows(path, text, columns) if path.endswith(".json") else _csv_rows(path, text, columns)
+    if path.endswith(".json"):
+        rows = _json_rows(path, inside(parse_json(path, text)), columns)
+    else:
+        rows = _csv_rows(path, text, columns)
     if not rows:
         raise TableError(f"no {what} in it", file=path)
     return rows
@@ -102,12 +135,10 @@ def _csv_rows(path: str, text: str, columns: Sequence[str]) -> list[_Row]:
     ]
 
 
-def _json_rows(path: str, text: str, columns: Sequence[str]) -> list[_Row]:
-    rows = parse_json(path, text)
-    if isinstance(rows, dict) and isinstance(rows.get("ranked"), list):  # what rank --json wrote
-        rows = [row.get("config_fields") if isinstance(row, dict) else row for row in rows["ranked"]]
+def _json_rows(path: str, rows: Any, columns: Sequence[str]) -> list[_Row]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise TableError("expected a list of objects, one a row, or what rank gemm --json wrote", file=path)
+        or_ranked = ", or what rank --json wrote" if columns is CONFIG_COLUMNS else ""
+        raise TableError(f"expected a list of objects, one a row{or_ranked}", file=path)
     for place, row in enumerate(rows, start=1):
         for name in row:
             if name not in columns:
@@ -122,6 +153,13 @@ def _given(row: dict[str, Any], flags: Sequence[str]) -> dict[str, Any]:
         if name in given and not isinstance(given[name], bool):
             given[name] = _TRUTH.get(str(given[name]).lower(), given[name])
     return given
+
+
+def _shape(path: str, place: int, row: dict[str, Any]) -> Shape:
+    label = row.get(LABEL)
+    if label is not None and not isinstance(label, str):
+        raise TableError(f"{shown(label)} is no text", file=path, line=place, column=LABEL)
+    return Shape(_problem(path, place, {name: value for name, value in row.items() if name != LABEL}), place, label)
 
 
 def _problem(path: str, place: int, row: dict[str, Any]) -> Gemm:
@@ -191,6 +229,16 @@ def read_estimate(path: str) -> Estimate:
     """
     data = parse_json(path, _text(path))
     try:
-        return Estimate.from_dict(data)
+        estimate = Estimate.from_dict(data)
     except ConfigError as error:
         raise TableError(str(error), file=path) from None
+    for name in _AT_LEAST_ONE:
+        if not getattr(estimate, name):
+            raise TableError(f"estimate field {name} = 0 makes no sense", file=path)
+    if not estimate.period_s:
+        raise TableError("estimate field period_s = {} makes no sense: a k-step has a bound", file=path)
+    return estimate
+
+
+_AT_LEAST_ONE = ("ctas", "rounds", "ctas_per_sm", "split_k")
+"""Counts of every launch."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tilesight.cli.options import ConfigOptions, Json, ProblemOptions, StateOptions, takes_groups
-from tilesight.errors import ConfigError, shown
+from tilesight.errors import ConfigError, TableError, shown
 
 Candidates = Annotated[str | None, typer.Option(metavar="FILE", help="Configurations to choose from, .csv or .json.")]
 predict_app = typer.Typer(help="Predicted time of a kernel, and why.")
@@ -61,7 +61,7 @@ def rank_gemm(
 @rank_app.command("shapes")
 @takes_groups
 def rank_shapes(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Products, .csv or .json: m, n, k, dtype, batch, ...")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Products, .csv or .json: m, n, k, dtype, ..., label.")],
     state: StateOptions,
     candidates: Candidates = None,
     top: Annotated[
@@ -69,15 +69,25 @@ def rank_shapes(
     ] = "1",
     as_json: Json = False,
 ) -> None:
-    """Matrix products of a file: the best configuration of each."""
+    """Matrix products of a file: the best configuration of each.
+
+    Products that the GPU can't do are listed with the reason; exit status 2 if none is left.
+    """
     from tilesight.api import rank_many
     from tilesight.cli.asked import number_or_text, state_of
     from tilesight.cli.files import read_candidates, read_problems
     from tilesight.cli.output import print_result
+    from tilesight.report.ranking import RankedShapes
 
     chosen = None if candidates is None else read_candidates(candidates)
     most: Any = number_or_text(top)
-    print_result(rank_many(read_problems(file), chosen, top=most, **state_of(state)), as_json)
+    shapes = read_problems(file)
+    problems = [shape.problem for shape in shapes]
+    rankings = rank_many(problems, chosen, top=most, skip_refused=True, **state_of(state))
+    lines, labels = tuple(shape.line for shape in shapes), tuple(shape.label for shape in shapes)
+    print_result(RankedShapes(rankings, tuple(map(str, problems)), file, lines, labels), as_json)
+    if not rankings:
+        raise TableError(f"none of its products can be ranked; {rankings.refusals[0][1]}", file=file, line=lines[0])
 
 
 @explain_app.command("gemm", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
@@ -92,7 +102,10 @@ def explain_gemm(
         typer.Option(metavar="NAME=VALUE,...", help="The other one: what changes, as tile=128x128x64,cache=cold."),
     ] = None,
     against_gpu: Annotated[
-        str | None, typer.Option("--against-gpu", metavar="NAME|FILE", help="The other one runs on this GPU.")
+        str | None,
+        typer.Option(
+            "--against-gpu", metavar="NAME|FILE", help="The other one runs on this GPU, as it is: without --set."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +128,7 @@ def explain_gemm(
         as_json = other.pop("as_json") or as_json
         second = _estimate(**other)
     elif against is not None or against_gpu is not None:
-        other_state = state if against_gpu is None else replace(state, gpu=against_gpu)
+        other_state = state if against_gpu is None else replace(state, gpu=against_gpu, changes=None)
         parts = (problem, config, other_state)
         second = _estimate(*(parts if against is None else changed(parts, against)))
     else:
@@ -132,6 +145,8 @@ def _second(context: typer.Context) -> dict[str, Any]:
     alone = context.command.make_context("gemm", [*rest], parent=context.parent, resilient_parsing=True).params
     if alone["cache"] is not None or alone["resident"]:  # these take each other's place
         first = {name: value for name, value in first.items() if name not in ("cache", "resident")}
+    if alone["gpu"] is not None:  # what --set changes belongs to the GPU that stands beside it
+        first.pop("changes", None)
     parsed = context.command.make_context("gemm", rest, parent=context.parent, default_map=first)
     if parsed.args or parsed.params.get("against") or parsed.params.get("against_gpu"):
         raise ConfigError("two products can be explained, not more")

@@ -8,6 +8,9 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from tilesight.dtypes import DTYPES, dtype
+from tilesight.kernels.instructions import FAMILIES
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Gpu = Annotated[
     str, typer.Option("--gpu", metavar="NAME|FILE", help="Hardware profile: a shipped name or a TOML file.")
@@ -20,6 +23,9 @@ def _option(*names: str, metavar: str | None = None, words: str, panel: str) -> 
     return typer.Option(*names, metavar=metavar, help=words, rich_help_panel=panel)
 
 
+_MULTIPLIED = frozenset().union(*(family.dtypes for family in FAMILIES.values()))
+_DTYPES = f"Operand type: {', '.join(name for name in DTYPES if name in _MULTIPLIED)}; which of them, the GPU decides."
+_OUTPUTS = f"Type of C, if not the usual one: {', '.join(dtype('int8').outputs)}; integers for int8 operands alone."
 _PROBLEM, _CONFIG, _STATE = "Problem", "Configuration (without --tile the best one is chosen)", "GPU and its state"
 
 
@@ -30,7 +36,7 @@ class ProblemOptions:
     m: Annotated[str, _option("-m", metavar="SIZE", words="Rows of A and C.", panel=_PROBLEM)]
     n: Annotated[str, _option("-n", metavar="SIZE", words="Columns of B and C.", panel=_PROBLEM)]
     k: Annotated[str, _option("-k", metavar="SIZE", words="Columns of A, rows of B.", panel=_PROBLEM)]
-    dtype: Annotated[str, _option("--dtype", metavar="NAME", words="Operand type.", panel=_PROBLEM)] = "bf16"
+    dtype: Annotated[str, _option("--dtype", metavar="NAME", words=_DTYPES, panel=_PROBLEM)] = "bf16"
     layout_a: Annotated[
         str, _option("--layout-a", metavar="row|column", words="Memory order of A.", panel=_PROBLEM)
     ] = "row"
@@ -40,9 +46,7 @@ class ProblemOptions:
     batch: Annotated[
         str | None, _option("--batch", metavar="COUNT", words="Products of this size in one launch.", panel=_PROBLEM)
     ] = None
-    output: Annotated[
-        str | None, _option("--output", metavar="NAME", words="Type of C, if not the usual one.", panel=_PROBLEM)
-    ] = None
+    output: Annotated[str | None, _option("--output", metavar="NAME", words=_OUTPUTS, panel=_PROBLEM)] = None
     beta: Annotated[
         str | None, _option("--beta", metavar="NUMBER", words="Factor of the old C; 0 by default.", panel=_PROBLEM)
     ] = None

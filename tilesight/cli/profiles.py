@@ -26,7 +26,7 @@ def list_them(as_json: Json = False) -> None:
 
     found = tuple(load_profile(name) for name in list_profiles())
     if as_json:
-        print_json({"schema": "tilesight.profiles/1", "profiles": [_summary(profile) for profile in found]})
+        print_json({"schema": "tilesight.profiles/1", "profiles": [_listed(profile) for profile in found]})
     else:
         print_report(ProfileList(found))
 
@@ -90,6 +90,19 @@ def _file_or_name(text: str) -> Any:
 
     name = hardware_of(text)
     return name if name in list_profiles() else Path(text)
+
+
+def _listed(profile: Any) -> dict[str, Any]:
+    from tilesight.report.profile import merely_listed
+    from tilesight.search import modelled_formats
+
+    return _summary(profile) | {
+        "clock_boost_hz": profile.clock.boost_hz,
+        "dram_capacity_bytes": profile.dram.capacity_bytes,
+        "dram_bandwidth_peak_bytes_per_s": profile.dram.bandwidth_peak_bytes_per_s,
+        "predicts": list(modelled_formats(profile)),
+        "rates_alone": list(merely_listed(profile)),
+    }
 
 
 def _summary(profile: Any) -> dict[str, Any]:

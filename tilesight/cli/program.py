@@ -103,7 +103,8 @@ def _message(error: Exception) -> str:
 
 
 def _refuse(message: str) -> int:
-    print("tilesight:", shortened(" ".join(message.split())), file=sys.stderr)
+    line = shortened(" ".join(message.split())).encode("utf-8", "backslashreplace").decode("utf-8")
+    print("tilesight:", line, file=sys.stderr)  # a name may hold what no text in UTF-8 does
     return BAD_INPUT
 
 

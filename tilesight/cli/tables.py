@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from tilesight.cli.options import Json, Set
-from tilesight.errors import ConfigError
+from tilesight.errors import ConfigError, TableError, counted
 
 
 def compare(
@@ -31,7 +31,11 @@ def compare(
     changes: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Predictions beside a measured table: errors by regime and beside the roofline."""
+    """Predictions beside a measured table: errors by regime and beside the roofline.
+
+    Rows that can't be priced are listed with the reason. Where none can, the exit status is 2; with --json it is 0, as the
+    data say so.
+    """
     from tilesight.api import compare_records
     from tilesight.cli.output import print_json, print_report, print_result
 
@@ -41,7 +45,10 @@ def compare(
         raise ConfigError("--set changes one GPU; say which one by --gpu")
     options: dict[str, Any] = {"where": where or (), "kind": table, "auto_config": auto_config}
     if file is not None:
-        print_result(compare_records(file, hardware=_hardware(gpu, changes), rows=rows, **options), as_json)
+        result = compare_records(file, hardware=_hardware(gpu, changes), rows=rows, **options)
+        print_result(result, as_json)
+        if not as_json:
+            _check_scored([result])
         return
     if rows is not None:
         raise ConfigError("--rows takes one table; give its FILE")
@@ -53,6 +60,19 @@ def compare(
     for number, result in enumerate(results):
         print(end="\n" if number else "")
         print_report(result)
+    _check_scored(results)
+
+
+def _check_scored(results: list[Any]) -> None:
+    """End with an error where no prediction could be given at all."""
+    if not any(result.n for result in results):
+        refused = counted(sum(result.n_refused for result in results), "prediction")
+        first = results[0].refused[0]
+        raise TableError(
+            f"nothing was scored: {refused} refused, the first: {first['reason']}",
+            file=results[0].table.file,
+            line=first["line"],
+        )
 
 
 def _hardware(gpu: str | None, changes: list[str] | None) -> Any:

@@ -26,7 +26,7 @@ from tilesight.compare.scores import (
 )
 from tilesight.cost.estimate import MODEL_VERSION
 from tilesight.display import Displayable
-from tilesight.errors import TableError
+from tilesight.errors import TableError, shown
 from tilesight.records import Condition, Protocol, Table
 
 SCHEMA = "tilesight.compare/1"
@@ -102,6 +102,8 @@ class Result(Displayable):
         The conditions by which rows were kept.
     hardware
         Hash of each profile that priced rows, by its name.
+    what_if
+        What was changed in those of them that are what-if copies, by name.
     """
 
     table: Table
@@ -110,6 +112,7 @@ class Result(Displayable):
     ranked: bool
     where: tuple[Condition, ...] = ()
     hardware: Mapping[str, str] = field(default_factory=dict)
+    what_if: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def states_configs(self) -> bool:
@@ -198,6 +201,7 @@ class Result(Displayable):
             "table": self.table.kind.name,
             "gpu": self.gpu,
             "hardware": dict(self.hardware),
+            "what_if": {name: list(changes) for name, changes in self.what_if.items()},
             "model_version": MODEL_VERSION,
             "where": [f"{condition.column}={','.join(condition.values)}" for condition in self.where],
             "auto_config": not self.ranked,
@@ -254,6 +258,8 @@ class Result(Displayable):
                 writer.writerows(rows)
         except OSError as error:
             raise TableError(f"cannot write the rows: {error.strerror}", file=str(path)) from error
+        except ValueError:  # a name with a NUL or a lone surrogate
+            raise TableError(f"cannot write the rows: {shown(str(path))} is no name of a file") from None
 
     def _predicted(self, i: int) -> dict[str, Any]:
         made = self.predictions

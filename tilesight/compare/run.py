@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
+from types import NoneType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,12 @@ from tilesight.cost.clock import busy_seconds
 from tilesight.cost.estimate import Estimates
 from tilesight.cost.price import Situation
 from tilesight.dtypes import dtype
-from tilesight.errors import ConfigError, TableError, UnknownProfileError, UnsupportedError
+from tilesight.errors import ConfigError, TableError, UnknownProfileError, UnsupportedError, shown
 from tilesight.files import is_same_file
+from tilesight.hardware.derive import changes_of
 from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile
+from tilesight.hardware.unread import unread
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
 from tilesight.records import (
     PROTOCOLS,
@@ -101,7 +104,10 @@ def compare_records(
         If the table is missing or malformed, nothing is left to compare, or ``rows`` is the table itself.
     UnknownProfileError, ProfileError
         If ``hardware`` names no profile or a broken one.
+    ConfigError
+        If an argument is of another kind.
     """
+    _check_kinds(table, hardware, where, kind, auto_config, rows, progress, predict_many, choose_config)
     file = table.file if isinstance(table, Table) else table
     if rows is not None and is_same_file(Path(rows), Path(file)):
         raise TableError(f"rows = {str(rows)!r} is the table itself and would be lost; write to another file")
@@ -134,10 +140,41 @@ def compare_records(
         ranked=asked.configs is not None,
         where=conditions,
         hardware={owner.name: owner.hash for owner in owners if isinstance(owner, Profile)},
+        what_if=_what_if(owners),
     )
     if rows is not None:
         result.write_rows(rows)
     return result
+
+
+def _check_kinds(
+    table: object,
+    hardware: object,
+    where: object,
+    kind: object,
+    auto_config: object,
+    rows: object,
+    progress: object,
+    predict_many: object,
+    choose_config: object,
+) -> None:
+    """Refuse arguments of the wrong kind, by name."""
+    path = (str, PathLike)
+    kinds: dict[str, tuple[object, tuple[type, ...], str]] = {
+        "table": (table, (*path, Table), "a file or a Table"),
+        "hardware": (hardware, (*path, Profile, NoneType), "a Profile, its name or its file"),
+        "where": (where, (Mapping, Iterable), "texts such as 'm=16', or values by column"),
+        "kind": (kind, (str, NoneType), "the name of a kind of table"),
+        "auto_config": (auto_config, (bool, np.bool_), "True or False"),
+        "rows": (rows, (*path, NoneType), "the file to write"),
+        "progress": (progress, (Callable, NoneType), "a function"),  # type: ignore[dict-item]
+        "predict_many": (predict_many, (Callable,), "a function"),  # type: ignore[dict-item]
+        "choose_config": (choose_config, (Callable,), "a function"),  # type: ignore[dict-item]
+    }
+    for name, (given, allowed, words) in kinds.items():
+        wrong = not isinstance(given, allowed)
+        if wrong or (isinstance(given, PathLike) and not isinstance(fspath(given), str)):
+            raise ConfigError(f"{name} = {shown(given)}; give {words}")
 
 
 def _assign_hardware(table: Table, hardware: Hardware | None) -> tuple[Table, list[Profile | str]]:
@@ -164,6 +201,17 @@ def _assign_hardware(table: Table, hardware: Hardware | None) -> tuple[Table, li
         except UnknownProfileError as error:
             owners[name] = str(error)
     return table, [owners[name] for name in table["gpu"].tolist()]
+
+
+def _what_if(owners: list[Profile | str]) -> dict[str, tuple[str, ...]]:
+    """What was changed in each what-if copy that prices rows, by its name."""
+    copies = {owner.name: owner for owner in owners if isinstance(owner, Profile) and owner.derived is not None}
+    return {
+        name: tuple(
+            f"{text}, {why}" if (why := unread(number, copy)) else text for number, text in changes_of(copy).items()
+        )
+        for name, copy in copies.items()
+    }
 
 
 def _batches(asked: Requests, owners: list[Profile | str]) -> Iterator[tuple[Profile, list[int]]]:

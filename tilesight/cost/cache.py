@@ -41,16 +41,19 @@ class Traffic:
     dirty_after_bytes: Counts
 
 
-def with_old_output(moved: Traffic, old_bytes: Counts) -> Traffic:
-    """The traffic of a launch that also reads ``old_bytes`` of an old C and a bias once, as resident as operands are."""
-    missed = old_bytes * (1.0 - moved.resident_share)
-    lookups = moved.lookup_bytes + old_bytes
-    hits = moved.hit_rate * moved.lookup_bytes + old_bytes - missed
+def with_more(moved: Traffic, read: Counts, missed: Counts, written: Counts, spilled: Counts) -> Traffic:
+    """The traffic of a launch and of kernels around it, which ``read`` bytes, ``missed`` of them in L2, and write some.
+
+    ``spilled`` of what they write goes to DRAM, the rest stays in L2, up to half of it.
+    """
+    lookups = moved.lookup_bytes + read + written
+    hits = moved.hit_rate * moved.lookup_bytes + read - missed + written
     return replace(
         moved,
-        requested_bytes=moved.requested_bytes + old_bytes,
+        requested_bytes=moved.requested_bytes + read + written,
         lookup_bytes=lookups,
         dram_read_bytes=moved.dram_read_bytes + missed,
+        dram_write_bytes=moved.dram_write_bytes + spilled,
         hit_rate=np.where(lookups > 0, hits / np.maximum(lookups, 1.0), moved.hit_rate),
     )
 
@@ -77,19 +80,28 @@ def repeated_residency(held_bytes: Counts, hardware: Profile) -> Counts:
     return hit_probability_gaussian(held_bytes / line, ways, hardware.l2.capacity_bytes / line)
 
 
-def resident_share(
-    access: Access, cache: str, resident: Mapping[str, NDArray[np.float64]] | None, hardware: Profile
-) -> Counts:
-    """Share of the operands' first touches that hit in L2, shape (L,): by state or by stated tensors."""
-    operands = access.a_bytes + access.b_bytes
+Resident = Mapping[str, NDArray[np.float64]]
+"""Share of each tensor that L2 holds, by name (``a``, ``b``, ``c``), scalar or shape (L,)."""
+
+
+def resident_shares(
+    access: Access, cache: str, resident: Resident | None, hardware: Profile
+) -> tuple[Counts, Counts, Counts]:
+    """Share of A, of B and of an old C that L2 holds before the launch, shape (L,) each: by state or as stated."""
+    none = np.zeros_like(access.m)
     if resident is not None:
-        nothing = np.zeros(())
-        found = resident.get("a", nothing) * access.a_bytes + resident.get("b", nothing) * access.b_bytes
-        share: Counts = found / operands
-        return share
+        a, b, c = (none + resident.get(name, 0.0) for name in "abc")
+        return a, b, c
     if cache == "cold":
-        return np.zeros_like(operands)
-    return repeated_residency(held_bytes(access, hardware), hardware)
+        return none, none, none
+    share = repeated_residency(held_bytes(access, hardware), hardware)
+    return share, share, share
+
+
+def resident_share(access: Access, share_a: Counts, share_b: Counts) -> Counts:
+    """Share of the operands' first touches that hit in L2, shape (L,)."""
+    found: Counts = (share_a * access.a_bytes + share_b * access.b_bytes) / (access.a_bytes + access.b_bytes)
+    return found
 
 
 def held_bytes(access: Access, hardware: Profile) -> Counts:
@@ -109,17 +121,15 @@ def traffic(
     slots: Counts,
     shares: LookupShares,
     hardware: Profile,
-    cache: str,
-    resident: Mapping[str, NDArray[np.float64]] | None,
+    share: Counts,
 ) -> Traffic:
-    """Bytes per level of one launch, in lockstep; see the module's equations."""
+    """Bytes per level of one launch, in lockstep, ``share`` of its first touches hitting; see the module's equations."""
     touched: Touched = lockstep_touched(access, slots, hardware.l2.partitions or 1)
     line = hardware.l2.line_bytes
     blocks = hardware.l2.capacity_bytes / line
     ways = int(hardware.require("l2.associativity"))
     miss_a = 1.0 - hit_probability_gaussian(touched.distance_a / line, ways, blocks)
     miss_b = 1.0 - hit_probability_gaussian(touched.distance_b / line, ways, blocks)
-    share = resident_share(access, cache, resident, hardware)
 
     again = touched.again_a + touched.again_b
     lost = touched.again_a * miss_a + touched.again_b * miss_b

@@ -125,7 +125,7 @@ def loaded_clock_hz(load: StepLoad, dtype: str, busy_s: NDArray[np.float64], har
     burst = slowdown(demand, hardware.require("power.burst_w"), hardware.require("power.burst_exponent"))
     lasting = slowdown(demand, hardware.require("power.sustained_w"), hardware.require("power.sustained_exponent"))
     start, end = hardware.require("power.burst_s"), hardware.require("power.settle_s")
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         progress = np.clip(np.log(busy_s / start) / np.log(end / start), 0.0, 1.0)
     # the geometric mean of the two, weighted by progress
     slowed: Counts = burst ** (1.0 - progress) * np.maximum(lasting, burst) ** progress

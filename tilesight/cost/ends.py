@@ -30,15 +30,16 @@ def _added_s(plan: Plan, costs: StepCosts, hardware: Profile) -> Counts:
     return np.where(added > 0, costs.fill_latency_s + added / hardware.require("fill.cp_async_bytes_per_s"), 0.0)
 
 
-def epilogue_s(plan: Plan, active: Counts, costs: StepCosts, hardware: Profile) -> Counts:
-    """Store of the last tile: fixed + bytes / min(rate of one SM, the chip's rate / active SMs), in seconds, shape (L,)."""
+def epilogue_s(plan: Plan, active: Counts, per_sm: Counts, costs: StepCosts, hardware: Profile) -> Counts:
+    """Store of the last tiles, ``per_sm`` on the busiest SM: fixed + bytes / min(rate of one SM, the chip's rate / active
+    SMs), in seconds, shape (L,)."""
     kind = "in_order" if plan.in_order else "specialized"
     tile_bytes = plan.demands["store"].global_bytes
     assert tile_bytes is not None
     own = hardware.require(f"epilogue.{kind}_bytes_per_s")
     chip = hardware.require("l2.store_bytes_per_s")
     fixed = hardware.require(f"epilogue.{kind}_fixed_s")
-    return fixed + _added_s(plan, costs, hardware) + tile_bytes / np.minimum(own, chip / active)
+    return fixed + _added_s(plan, costs, hardware) + per_sm * tile_bytes / np.minimum(own, chip / active)
 
 
 ROUNDS_LIKE = {"tma": "cp_async"}
@@ -63,25 +64,31 @@ def between_rounds_s(plan: Plan, rounds: Waves, costs: StepCosts, hardware: Prof
     return further * (each + _added_s(plan, costs, hardware))
 
 
-def preparation_s(plan: Plan, hardware: Profile) -> Counts:
-    """Kernels that transpose or quantise operands first: a launch each, and their bytes at the rate of a copy.
+def _others_s(kernels: Counts, moved: Counts, missed: Counts, spilled: Counts, hardware: Profile) -> Counts:
+    """Kernels beside the product, in seconds, shape (L,): a dependent launch each, then their bytes.
 
-    What fits in half of L2 is read from it and left in it, at the rate of partial sums.
+    At the rate of partial sums that L2 holds, or of DRAM for what comes from it and goes to it, whichever is longer;
+    a byte written beside reads takes what it takes in a copy, 2 / copy rate - 1 / read rate.
     """
-    kernels = plan.launch.earlier_kernels
     if not np.any(kernels > 0):
-        return np.zeros(len(plan))
-    moved = plan.launch.earlier_bytes
-    slow = hardware.dram.bandwidth_sustained_bytes_per_s or hardware.require("dram.bandwidth_read_bytes_per_s")
-    fast = max(hardware.require("launch.reduction_bytes_per_s"), slow)
-    rate = np.where(moved <= hardware.l2.capacity_bytes / 2, fast, slow)
-    return kernels * hardware.require("launch.dependent_kernel_s") + moved / rate
-
-
-def reduction_s(plan: Plan, hardware: Profile) -> Counts:
-    """Second kernel of a split: a dependent launch, then its bytes at the rate of L2-resident partial sums."""
-    kernels = plan.launch.dependent_kernels
-    if not np.any(kernels > 0):
-        return np.zeros(len(plan))
+        return np.zeros_like(moved)
+    read = hardware.require("dram.bandwidth_read_bytes_per_s")
+    dram = missed / read
+    if np.any(spilled > 0):
+        dram = dram + spilled * (2.0 / hardware.require("dram.bandwidth_sustained_bytes_per_s") - 1.0 / read)
     rate = hardware.require("launch.reduction_bytes_per_s")
-    return kernels * hardware.require("launch.dependent_kernel_s") + plan.launch.dependent_bytes / rate
+    return kernels * hardware.require("launch.dependent_kernel_s") + np.maximum(moved / rate, dram)
+
+
+def preparation_s(plan: Plan, missed: Counts, spilled: Counts, hardware: Profile) -> Counts:
+    """Kernels that transpose or quantise operands first; they read ``missed`` bytes from DRAM and write ``spilled``."""
+    launch = plan.launch
+    moved = launch.earlier_read_bytes + launch.earlier_written_bytes
+    return _others_s(launch.earlier_kernels, moved, missed, spilled, hardware)
+
+
+def reduction_s(plan: Plan, missed: Counts, spilled: Counts, hardware: Profile) -> Counts:
+    """Second kernel of a split; it reads ``missed`` bytes of partial sums and old C from DRAM and writes ``spilled``."""
+    launch = plan.launch
+    moved = launch.dependent_read_bytes + launch.dependent_written_bytes
+    return _others_s(launch.dependent_kernels, moved, missed, spilled, hardware)

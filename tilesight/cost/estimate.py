@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilesight.cost.occupancy import LIMITERS
 from tilesight.cost.price import BOUNDS, TERMS, Priced, Situation, binding_names
 from tilesight.display import Displayable
-from tilesight.errors import ConfigError, shown
+from tilesight.errors import ConfigError, check_place, shown
 from tilesight.hardware.numbers import freeze_map
 from tilesight.hardware.profile import Profile
 from tilesight.plan.tile import Counts
@@ -215,6 +215,7 @@ _MAY_BE_UNKNOWN = frozenset(("seconds_low", "seconds_high", "margin"))
 _POSITIVE = frozenset(("seconds", "seconds_low", "seconds_high", "roofline_s", "flop", "compulsory_bytes", "clock_hz"))
 _SHARES = frozenset(("l2_hit_rate", "tail_share"))
 _WHOLE = frozenset(("ctas", "rounds", "ctas_per_sm", "registers", "smem_bytes", "split_k"))
+_AT_LEAST_ONE = frozenset(("ctas", "rounds", "ctas_per_sm", "split_k"))
 _AGREE = 1e-9
 """Relative difference up to which numbers that say the same agree."""
 
@@ -240,12 +241,14 @@ def _makes_sense(name: str, value: Any) -> bool:
     if name in _TABLES:
         least = {"terms": -1e300, "period_s": 1e-300}.get(name, 0.0)  # a term of a difference may be negative
         known = isinstance(value, Mapping) and set(value) <= set(_TABLES[name])
+        known = known and bool(value or name != "period_s")  # a k-step has a bound
         return known and all(_is_number(number, least) for number in value.values())
     if value is None:
         return name in _MAY_BE_UNKNOWN
     if name in _WHOLE and not isinstance(value, int):
         return False
     least, most = (1e-300, 1e300) if name in _POSITIVE else (0.0, 1.0) if name in _SHARES else (0.0, 1e300)
+    least = 1.0 if name in _AT_LEAST_ONE else least
     return _is_number(value, least, most)
 
 
@@ -385,6 +388,7 @@ class Estimates(Displayable, Sequence[Estimate]):
     def __getitem__(self, row: slice) -> list[Estimate]: ...
 
     def __getitem__(self, row: int | slice) -> Estimate | list[Estimate]:
+        check_place(row)
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]

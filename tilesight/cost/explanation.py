@@ -7,6 +7,7 @@ from typing import Any
 from tilesight.cost.estimate import Estimate
 from tilesight.display import Displayable
 from tilesight.errors import ConfigError
+from tilesight.hardware.load import list_profiles, load_profile
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,12 @@ def explain_estimate(estimate: Estimate, other: Estimate | None = None) -> Expla
     return Explanation(estimate, other, tuple(terms), tuple(_causes(estimate, other)), tuple(said))
 
 
+SAME = 1.0005
+"""Ratio of times that prints as 1.000."""
 MOVED = 1e-3
 """Relative difference from which a number counts as another one."""
+HALF_EMPTY = 0.5
+"""Waves below which a launch leaves most of the slots without a tile."""
 IN_SIGHT = 0.5
 """Bounds of less than this share of both periods explain nothing."""
 _NUMBERS = ("dram_read_bytes", "dram_write_bytes", "lookup_bytes", "requested_bytes", "clock_hz", "waves", "rounds")
@@ -144,6 +149,11 @@ def _reasons(estimate: Estimate) -> list[str]:
             f"{estimate.waves:.2f} waves run as {estimate.rounds} round{'s' if estimate.rounds > 1 else ''}: "
             f"{'the last' if estimate.rounds > 1 else 'it'} fills {100 * estimate.tail_share:.0f} % of the slots"
         )
+    if estimate.rounds == 1 and estimate.waves < HALF_EMPTY:
+        said.append(
+            f"{100 * (1 - estimate.waves):.0f} % of the slots have no tile, which is what the tail counts; split k or "
+            "smaller tiles would use them"
+        )
     if estimate.terms.get("clock", 0.0) > 0.01 * estimate.seconds:
         said.append(f"power holds the clock at {estimate.clock_hz / 1e6:.0f} MHz under this load")
     reread = estimate.dram_read_bytes + estimate.dram_write_bytes
@@ -152,13 +162,60 @@ def _reasons(estimate: Estimate) -> list[str]:
     return said
 
 
+def _same_bound(estimate: Estimate, other: Estimate) -> Iterator[str]:
+    """What the bound of both takes for a k-step of the launch in each, where it moved."""
+    mine, theirs = (one.period_s.get(one.binding) for one in (estimate, other))
+    if mine and theirs and abs(mine / theirs - 1) > MOVED:
+        yield f"both bound by {estimate.binding}: a k-step takes {mine * 1e9:.0f} ns by it against {theirs * 1e9:.0f} ns"
+
+
+_OF_A_GPU: Mapping[str, tuple[str, float, str]] = {
+    "sm_count": ("SMs", 1.0, ""),
+    "clock.boost_hz": ("boost clock", 1e9, " GHz"),
+    "dram.bandwidth_read_bytes_per_s": ("DRAM reads", 1e12, " TB/s"),
+    "l2.lookup_bytes_per_s": ("L2 lookups", 1e12, " TB/s"),
+    "l2.capacity_bytes": ("L2", 2.0**20, " MiB"),
+}
+"""Numbers that say how two GPUs differ: words, unit."""
+
+
+def _hardware(estimate: Estimate, other: Estimate) -> Iterator[str]:
+    """How the GPUs of two estimates differ, as far as their profiles are still what they were."""
+    if estimate.hardware_hash == other.hardware_hash:
+        return
+    names = [one.hardware for one in (estimate, other)]
+    if not set(names) <= set(list_profiles()):  # a what-if copy, or a file of one's own
+        return
+    gpus = [load_profile(name) for name in names]
+    if any(gpu.hash != one.hardware_hash for gpu, one in zip(gpus, (estimate, other), strict=True)):
+        return
+    formats = [
+        name for name in gpus[0].tensor if name in gpus[1].tensor and name == estimate.problem_fields.get("dtype")
+    ]
+    numbers = {**_OF_A_GPU} | {
+        f"tensor.{name}.flop_per_cycle_per_sm": (f"{name} flop a cycle and SM", 1.0, "") for name in formats
+    }
+    moved = []
+    for name, (words, unit, suffix) in numbers.items():
+        mine, theirs = (gpu.get(name) for gpu in gpus)
+        if mine and theirs and mine != theirs:
+            moved.append(f"{words} {mine / unit:.4g} against {theirs / unit:.4g}{suffix}")
+    if moved:
+        yield f"{estimate.hardware} against {other.hardware}: {', '.join(moved)}"
+
+
 def _contrast(estimate: Estimate, other: Estimate, terms: list[Term]) -> list[str]:
     ratio = estimate.seconds / other.seconds
     if estimate.seconds == other.seconds:
         return ["takes the same time"]
     said = [f"takes {ratio:.3f} times as long" if ratio > 1 else f"is {1 / ratio:.3f} times as fast"]
+    if max(ratio, 1 / ratio) < SAME:
+        said = [f"takes the same time to {100 * (SAME - 1):.2g} %"]
     if estimate.binding != other.binding:
         said.append(f"bound by {estimate.binding} against {other.binding}")
+    else:
+        said += _same_bound(estimate, other)
+    said += _hardware(estimate, other)
     total = estimate.seconds - other.seconds
     for term in terms[:3]:
         if total and term.difference_s and abs(term.difference_s) > 0.05 * abs(total):

@@ -99,7 +99,8 @@ def lookup_shares(
         b = distinct_among_neighbours(group, size)
         return shares(pulled(a), pulled(b), a, b)
     cluster = access.multicast_a * access.multicast_b
-    met = 1.0 / np.maximum(size / cluster, 1.0)  # of clusters whose requests can meet
+    # of clusters whose requests can meet; CTAs without a cluster meet two by two: as many rows as columns of tiles
+    met = 1.0 / np.where(cluster > 1, np.maximum(size / cluster, 1.0), np.sqrt(size))
     merged = pulled(met)
     alone_a, alone_b = 1.0 / access.multicast_a, 1.0 / access.multicast_b
     several_a, several_b = access.multicast_a > 1, access.multicast_b > 1

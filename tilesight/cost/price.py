@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.cache import Traffic, traffic, with_old_output
+from tilesight.cost.cache import Traffic, repeated_residency, resident_share, resident_shares, traffic, with_more
 from tilesight.cost.clock import StepLoad, loaded_clock_hz, tensor_hz
 from tilesight.cost.ends import (
     between_rounds_s,
@@ -186,10 +186,9 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     crowd = np.where(rounds.full > 0, rounds.per_sm, rounds.tail_per_sm)
     bulk = plan.demands["load"].engine == "tma"
     shares = lookup_shares(plan.access, plan.in_order, bulk, crowd, np.maximum(rounds.waves, 1.0), hardware)
-    moved = traffic(plan.access, rounds.slots, shares, hardware, situation.cache, situation.resident)
-    added = plan.demands["add"].global_bytes
-    if added is not None and np.any(added):
-        moved = with_old_output(moved, plan.launch.tiles * added)
+    crowd_last = np.maximum(np.where(rounds.tail > 0, rounds.tail_per_sm, rounds.per_sm), 1.0)
+    around = _around(plan, hardware, situation)
+    moved = traffic(plan.access, rounds.slots, shares, hardware, around.resident_share)
     costs = step_costs(plan, shares, moved.resident_share, hardware)
 
     steps = plan.loop.iterations
@@ -210,23 +209,35 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     unloaded_s = full_steps * full.unloaded_s + tail_steps * tail.unloaded_s
     between = between_rounds_s(plan, rounds, costs, hardware)
     between = np.where(plan.pingpong, np.maximum(between - full_s - tail_s, 0.0), between)
+    partial = np.where(plan.access.split > 1, plan.access.c_bytes * plan.access.split, 0.0)
+    old_missed = (plan.launch.dependent_read_bytes - partial) * (1.0 - around.share_c)
+    partial_missed = np.maximum(partial - moved.dirty_after_bytes, 0.0) + old_missed
     terms = {
         "start": start_s(plan, hardware) + np.zeros(len(plan)),
         "descriptors": descriptor_s(plan, hardware),
-        "preparation": preparation_s(plan, hardware),
+        "preparation": preparation_s(plan, around.earlier_missed, around.earlier_spilled, hardware),
         "prologue": costs.fill_s,
         "k-steps": steps * rounds.waves * full.unloaded["tensor"],
         **{term: full_steps * value + tail_steps * last[term] for term, value in full.parts_s().items()},
         "tail": tail_steps * tail.unloaded["tensor"] - fraction * full.unloaded["tensor"],
         "clock": full_s + tail_s - unloaded_s,
         "between rounds": between,
-        "epilogue": epilogue_s(plan, _storing(rounds, has_tail, hardware, situation), costs, hardware),
-        "reduction": reduction_s(plan, hardware),
+        "epilogue": epilogue_s(plan, _storing(rounds, has_tail, hardware, situation), crowd_last, costs, hardware),
+        "reduction": reduction_s(plan, partial_missed, around.dependent_spilled, hardware),
     }
     before = terms["start"] + terms["descriptors"] + terms["preparation"] + terms["prologue"]
     after = terms["between rounds"] + terms["epilogue"] + terms["reduction"]
     total = envelope(before, full_steps, full.seconds, tail_s + after)
+    none = np.zeros(len(plan))
+    moved = with_more(moved, plan.old_output_bytes, plan.old_output_bytes * (1.0 - around.share_c), none, none)
     floor = _dram_floor_s(plan, terms, moved, hardware, situation)
+    launch = plan.launch
+    moved = with_more(
+        moved, launch.earlier_read_bytes, around.earlier_missed, launch.earlier_written_bytes, around.earlier_spilled
+    )
+    moved = with_more(
+        moved, launch.dependent_read_bytes, partial_missed, launch.dependent_written_bytes, around.dependent_spilled
+    )
     terms["dram floor"] = np.maximum(floor - total, 0.0)
     tensor_s = full_steps * full.bounds["tensor"] + tail_steps * tail.bounds["tensor"]
     return Priced(
@@ -250,6 +261,39 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
         full_s=full_s,
         tail_s=tail_s,
         roofline_s=roofline_seconds(plan, np.broadcast_to(situation.busy_s, len(plan)), hardware),
+    )
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What is in L2 before the product's loads, and what kernels around it bring from DRAM and send there; shape (L,)."""
+
+    resident_share: Counts
+    share_c: Counts
+    earlier_missed: Counts
+    earlier_spilled: Counts
+    dependent_spilled: Counts
+
+
+def _around(plan: Plan, hardware: Profile, situation: Situation) -> _Around:
+    """Kernels before the product read operands as resident as they are, and leave in L2 what of their work it holds."""
+    share_a, share_b, share_c = resident_shares(plan.access, situation.cache, situation.resident, hardware)
+    launch, half = plan.launch, hardware.l2.capacity_bytes / 2
+    made_a, made_b = plan.flags["made_a"], plan.flags["made_b"]
+    read = np.where(made_a, plan.access.a_bytes, 0.0) + np.where(made_b, plan.access.b_bytes, 0.0)
+    found = np.where(made_a, share_a * plan.access.a_bytes, 0.0) + np.where(made_b, share_b * plan.access.b_bytes, 0.0)
+    missed = launch.earlier_read_bytes * (1.0 - found / np.maximum(read, 1.0))
+    if np.any(launch.earlier_kernels > 0):
+        left = repeated_residency(launch.earlier_read_bytes + launch.earlier_written_bytes, hardware)
+        share_a, share_b = (
+            np.where(made, np.maximum(share, left), share) for made, share in ((made_a, share_a), (made_b, share_b))
+        )
+    return _Around(
+        resident_share=resident_share(plan.access, share_a, share_b),
+        share_c=share_c,
+        earlier_missed=missed,
+        earlier_spilled=np.maximum(launch.earlier_written_bytes - half, 0.0),
+        dependent_spilled=np.maximum(launch.dependent_written_bytes - half, 0.0),
     )
 
 

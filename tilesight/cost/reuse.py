@@ -203,6 +203,10 @@ def _walk(access: Access, slots: Counts, copies_a: float) -> Touched:
     touched = (copies_a * spans.a_rows + copies_b[row] * spans.b_rows) * row_bytes[row] + wave_output
     group_pass = (copies_a * height * access.tile_m + copies_b * access.n) * row_bytes
     group_output = height * access.tile_m * access.n * access.output_bytes
+    # a row of tiles comes round once a column of its group, which may be longer than a wave; a column once a group
+    column = np.minimum(access.tile_n, access.n)
+    column_pass = (copies_a * height * access.tile_m + copies_b * column) * row_bytes
+    column_output = height * access.tile_m * column * access.output_bytes
 
     # no operand byte is asked for more often than there are tiles across; drawn waves may overshoot
     again_rows_a = np.clip(total(spans.a_rows) - access.m, 0.0, (access.tiles_n - 1.0) * access.m)
@@ -220,7 +224,7 @@ def _walk(access: Access, slots: Counts, copies_a: float) -> Touched:
         first=first,
         again_a=again_a,
         again_b=again_b,
-        distance_a=total(touched) / count,
+        distance_a=total(np.maximum(touched, np.where(height > slots, column_pass + column_output, 0.0)[row])) / count,
         distance_b=total(np.maximum(touched, (group_pass + group_output)[row])) / count,
         tail_first=np.where(is_split, first * share, tail_first),
         tail_again_a=np.where(is_split, again_a * share, tail_again_a),

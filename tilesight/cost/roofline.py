@@ -27,8 +27,9 @@ def tensor_rate_flop_per_s(dtype: str, busy_s: Counts, hardware: Profile) -> Cou
     Examples
     --------
     >>> from tilesight.hardware.load import load_profile
-    >>> tensor_rate_flop_per_s("fp16", np.array([0.0, 1.0]), load_profile("h200_sxm"))
-    array([9.894e+14, 9.894e+14])
+    >>> burst, sustained = tensor_rate_flop_per_s("bf16", np.array([0.0, 1.0]), load_profile("h200_sxm"))
+    >>> bool(989.4e12 > burst > sustained > 600e12)
+    True
     """
     rates = hardware.tensor[dtype]
     burst, sustained, settle = rates.rate_burst_flop_per_s, rates.rate_sustained_flop_per_s, hardware.power.settle_s

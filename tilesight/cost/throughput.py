@@ -218,8 +218,9 @@ def outside_rows_s(plan: Plan, slots: Counts, rounds: Counts, hardware: Profile)
     rows_a, rows_b = rows(over_a, k_major_a), rows(over_b, k_major_b)
     if not np.any(rows_a + rows_b):
         return np.zeros(len(plan))
-    tiles_a, tiles_b = np.ceil(over_a / access.tile_m) * padded_n, np.ceil(over_b / access.tile_n) * padded_m
-    ragged = (tiles_a + tiles_b - (rows_a > 0) * (rows_b > 0)) * access.parts
+    over_rows = np.ceil(over_a / access.tile_m) * (rows_a > 0)
+    over_columns = np.ceil(over_b / access.tile_n) * (rows_b > 0)
+    ragged = (over_rows * padded_n + over_columns * padded_m - over_rows * over_columns) * access.parts
     share = np.minimum(slots / np.maximum(ragged, 1.0), 1.0) * access.parts  # of what sticks out, at once
     least, most = hardware.require("fill.row_128_s"), hardware.require("fill.row_outside_s")
     # a cluster loads what it shares once
@@ -227,7 +228,8 @@ def outside_rows_s(plan: Plan, slots: Counts, rounds: Counts, hardware: Profile)
     corner = rows(np.minimum(over_a, access.tile_m), k_major_a) + rows(np.minimum(over_b, access.tile_n), k_major_b)
     shared = at_once / hardware.require("fill.rows_outside_per_s")
     step_s = np.clip(shared, corner * least, corner * max(least, most))
-    return step_s * np.minimum(np.ceil(ragged / slots) / rounds, 1.0)
+    seconds: Counts = step_s * np.minimum(np.ceil(ragged / slots) / rounds, 1.0)
+    return seconds
 
 
 def _scalar_cycles(plan: Plan, hardware: Profile) -> Counts:

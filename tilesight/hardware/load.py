@@ -6,7 +6,7 @@ from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
 
-from tilesight.errors import MissingFileError, ProfileError, UnknownProfileError, suggestion
+from tilesight.errors import MissingFileError, ProfileError, UnknownProfileError, shown, suggestion
 from tilesight.files import data_root, has_all_records, is_file, profile_files
 from tilesight.hardware.profile import Profile
 
@@ -37,7 +37,7 @@ def load_profile(name_or_path: str | PathLike[str] | Profile) -> Profile:
     MissingFileError
         If the path leads to no file.
     ProfileError
-        If the file breaks the schema.
+        If the file breaks the schema, or what is given is neither a name nor a path.
 
     Examples
     --------
@@ -46,7 +46,11 @@ def load_profile(name_or_path: str | PathLike[str] | Profile) -> Profile:
     """
     if isinstance(name_or_path, Profile):
         return name_or_path
-    text = fspath(name_or_path)
+    text = fspath(name_or_path) if isinstance(name_or_path, str | PathLike) else None
+    if not isinstance(text, str):
+        raise ProfileError(
+            f"{shown(name_or_path)} is no profile; give a Profile, its name or the path of its TOML file"
+        )
     if isinstance(name_or_path, str) and "/" not in text and not text.endswith(".toml"):
         shipped = profile_files()
         if text not in shipped:

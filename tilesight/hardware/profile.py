@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from tilesight.dtypes import DTYPES
-from tilesight.errors import ProfileError, UnsupportedError, suggestion
+from tilesight.errors import ProfileError, UnsupportedError, shown, suggestion
 from tilesight.hardware.numbers import Count, Version, freeze_lists, freeze_map, plain_number
 from tilesight.hardware.numbers import Number as Number
 from tilesight.hardware.rules import broken_rules
@@ -162,6 +162,18 @@ class Profile(Table):
         return freeze_map(dict(_numbers("", self)))
 
     @cached_property
+    def copied(self) -> Mapping[str, str]:
+        """Numbers assumed to be those of another GPU, as they are or scaled: dotted name to the origin's name."""
+        changed = self.derived.changed if self.derived else ()
+        return freeze_map(
+            {
+                name: source.origin
+                for name, source in self.source.items()
+                if source.kind == "assumed" and source.origin is not None and name not in changed
+            }
+        )
+
+    @cached_property
     def hash(self) -> str:
         """First 12 hex digits of a SHA-256 over architecture and numbers: the same for the same physics."""
         values = [[name, repr(value)] for name, value in sorted(self.numbers.items())]
@@ -176,7 +188,7 @@ class Profile(Table):
         UnsupportedError
             If the profile does not know it; the error names field and profile.
         ProfileError
-            If the schema has no such number.
+            If the schema has no such number, or the name is no text.
 
         Examples
         --------
@@ -195,8 +207,10 @@ class Profile(Table):
         Raises
         ------
         ProfileError
-            If the schema has no such number.
+            If the schema has no such number, or the name is no text.
         """
+        if not isinstance(name, str):
+            raise ProfileError(f"{shown(name)} is no name of a number; give one such as 'dram.capacity_bytes'")
         value = self.numbers.get(name)
         if isinstance(value, tuple):
             raise ProfileError(f"{name} of profile {self.name!r} is a list, not one number")
@@ -280,7 +294,7 @@ def _problems(profile: Profile) -> Iterator[str]:
         yield "tensor has no dtype; give at least one table such as [tensor.bf16]"
     for name in profile.tensor:
         if name not in DTYPES:
-            yield f"[tensor.{name}] is no data type; {suggestion(name, DTYPES)}"
+            yield f"[tensor.{name}] is no data type; {suggestion(name, DTYPES, len(DTYPES))}"
     numbers = profile.numbers
     for name in numbers:
         if name not in profile.source:
@@ -317,10 +331,10 @@ def _first_problem(error: ValidationError) -> str:
         return f"{name} is missing"
     if kind == "extra_forbidden":
         return f"unknown key {name!r}; {suggestion(name, _neighbours(name))}"
-    shown = _shown(given)
+    found = _shown(given)
     if kind == "literal_error":
-        return f"{name} = {shown} is not allowed; {message[0].lower()}{message[1:]}"
-    return f"{name} = {shown} {_WRONG_TYPE.get(kind, message)}"
+        return f"{name} = {found} is not allowed; {message[0].lower()}{message[1:]}"
+    return f"{name} = {found} {_WRONG_TYPE.get(kind, message)}"
 
 
 def _neighbours(name: str) -> list[str]:
@@ -339,5 +353,5 @@ def _neighbours(name: str) -> list[str]:
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    text = plain_number(value) if isinstance(value, int | float) else repr(value)
+    text = plain_number(value) if isinstance(value, int | float) else shown(value)
     return text if len(text) <= 60 else text[:59] + "…"

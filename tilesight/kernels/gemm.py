@@ -25,6 +25,7 @@ from tilesight.kernels.gemm_legal import (
     CP_ASYNC,
     TMA,
     TMA_PERSISTENT,
+    VECTOR_ELEMENTS,
     WARP_SPECIALIZED,
     falls_back,
     instruction_columns,
@@ -44,8 +45,6 @@ from tilesight.plan.loop import Loop
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts, Tile, tiles_to_cover
 
-VECTOR_ELEMENTS = 16
-"""Pointer loads are vectorised only where strides are known to divide by 16 elements."""
 MAX_SPLIT = 24
 MIN_KSTEPS_PER_SPLIT = 4
 
@@ -105,14 +104,15 @@ def _transposing_kernels(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArr
     return turn_a & ~columns.quantise_a, turn_b
 
 
-def _earlier(columns: GemmColumns) -> tuple[Counts, Counts]:
-    """Kernels before the product and the bytes they read and write: transposed operands, a quantised A."""
+def _earlier(columns: GemmColumns) -> tuple[Counts, Counts, Counts]:
+    """Kernels before the product, and the bytes they read and write: transposed operands, a quantised A."""
     size = columns.operand_bytes
     a, b = columns.m * columns.k * columns.batch, columns.k * columns.n * columns.batch
     turn_a, turn_b = _transposing_kernels(columns)
-    quantise = np.where(columns.quantise_a, a * (QUANTISER_INPUT_BYTES + size), 0.0)
-    kernels = turn_a.astype(float) + turn_b + columns.quantise_a
-    return kernels, np.where(turn_a, 2 * size * a, 0.0) + np.where(turn_b, 2 * size * b, 0.0) + quantise
+    turned = size * (np.where(turn_a, a, 0.0) + np.where(turn_b, b, 0.0))
+    read = turned + np.where(columns.quantise_a, a * QUANTISER_INPUT_BYTES, 0.0)
+    written = turned + np.where(columns.quantise_a, a * size, 0.0)
+    return turn_a.astype(float) + turn_b + columns.quantise_a, read, written
 
 
 def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
@@ -131,8 +131,10 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     size = np.full_like(columns.m, columns.operand_bytes)
     output = np.where(split > 1, float(ACCUMULATOR_BYTES), columns.output_bytes)
     engine = "cp_async" if kernel == CP_ASYNC else "tma"
+    is_split = split > 1
+    alone = np.where(is_split, 0.0, 1.0)  # partial sums take no old C and no bias: the reduction adds them
     added = Tile(columns.tile_m, columns.tile_n, columns.output_bytes).bytes * columns.reads_c
-    added = added + columns.bias * columns.tile_n * columns.output_bytes
+    added = alone * (added + columns.bias * columns.tile_n * columns.output_bytes)
     demands = Demands(
         {
             "load": Demand(global_bytes=stage_bytes(columns), engine=engine),
@@ -154,9 +156,9 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
     element = columns.dtype.bits / 8
     turn_a, turn_b = transposed(columns)
     scalar = [(kernel == CP_ASYNC) & (pitch / element % VECTOR_ELEMENTS != 0) for pitch in (pitch_a, pitch_b)]
-    is_split = split > 1
-    earlier_kernels, earlier_bytes = _earlier(columns)
+    earlier_kernels, earlier_read, earlier_written = _earlier(columns)
     results = columns.m * columns.n * columns.batch
+    old_output = (results * columns.reads_c + columns.n * columns.bias) * columns.output_bytes
     size_a = np.where(columns.quantise_a, float(QUANTISER_INPUT_BYTES), size)
     operands = (columns.m * columns.k * size_a + columns.k * columns.n * size) * columns.batch
     return Plan(
@@ -174,9 +176,11 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
             persistent=np.broadcast_to(np.asarray(kernel not in (CP_ASYNC, TMA)), len(columns)),
             device_descriptors=np.where(kernel == TMA_PERSISTENT, 3.0, 0.0) * one,
             dependent_kernels=np.where(is_split, 1.0, 0.0),
-            dependent_bytes=np.where(is_split, results * (split * ACCUMULATOR_BYTES + columns.output_bytes), 0.0),
+            dependent_read_bytes=np.where(is_split, results * split * ACCUMULATOR_BYTES + old_output, 0.0),
+            dependent_written_bytes=np.where(is_split, results * columns.output_bytes, 0.0),
             earlier_kernels=earlier_kernels,
-            earlier_bytes=earlier_bytes,
+            earlier_read_bytes=earlier_read,
+            earlier_written_bytes=earlier_written,
         ),
         access=Access(
             m=columns.m,
@@ -195,6 +199,7 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
         ),
         flop=2.0 * columns.m * columns.n * columns.k * columns.batch,
         compulsory_bytes=operands + results * columns.output_bytes * (1.0 + columns.reads_c),
+        old_output_bytes=alone * old_output,
         in_order=not specialized,
         pingpong=columns.pingpong,
         pitch_bytes=(pitch_a, pitch_b),
@@ -202,6 +207,8 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
             "small_rows": falls_back(columns),
             "scalar_a": scalar[0],
             "scalar_b": scalar[1],
+            "made_a": turn_a | columns.quantise_a,
+            "made_b": turn_b,
             "k_major_a": columns.row_a | turn_a,
             "k_major_b": ~columns.row_b | turn_b,
             "halved_a": columns.cta_pair & columns.swap_ab,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.dtypes import DType, dtype
-from tilesight.errors import ConfigError, ProblemError, TilesightError, shown, suggestion
+from tilesight.errors import ConfigError, ProblemError, TilesightError, counted, shown, suggestion
 from tilesight.kernels.instructions import WGMMA, MatrixFamily
 from tilesight.plan.tile import Counts, tiles_to_cover
 
@@ -77,7 +77,8 @@ class Gemm:
     batch
         Products of this size in one launch, each with its own A, B and C.
     output
-        Type of C; None takes the usual one: fp32 for tf32, bf16 for fp8 and below, int32 for int8, else the operands'.
+        Type of C: fp32, bf16, fp16, fp8 or fp8_e5m2, of integer operands also int32 and int8. None takes the usual one:
+        fp32 for tf32, bf16 for fp8 and below, int32 for int8, else the operands'.
     beta
         Factor of the old C, which is read unless it is 0.
     bias
@@ -88,7 +89,7 @@ class Gemm:
     Raises
     ------
     ProblemError
-        If a size is not a whole number in range or a layout is unknown.
+        If a size is not a whole number in range, a layout is unknown, or the output is none that an epilogue writes.
     UnknownDTypeError
         If the type is unknown.
 
@@ -118,9 +119,10 @@ class Gemm:
                 raise ProblemError(f"{name} = {shown(getattr(self, name))} is no data type; give its name")
         kind = dtype(self.dtype)
         object.__setattr__(self, "dtype", kind.name)
-        object.__setattr__(
-            self, "output", dtype(self.output if self.output is not None else kind.output or kind.name).name
-        )
+        output = dtype(self.output if self.output is not None else kind.stored).name
+        if output not in kind.outputs:
+            raise ProblemError(f"output = {output!r} of {kind.name} operands; give {', '.join(kind.outputs)}")
+        object.__setattr__(self, "output", output)
         object.__setattr__(self, "beta", _finite("beta", self.beta, ProblemError))
         for name in ("bias", "quantise_a"):
             object.__setattr__(self, name, _truth(name, getattr(self, name), ProblemError))
@@ -151,9 +153,8 @@ class Gemm:
         text = f"gemm {self.m} x {self.n} x {self.k} {self.dtype}"
         text = f"{self.batch} x {text}" if self.batch > 1 else text
         layouts = "".join(layout[0] for layout in (self.layout_a, self.layout_b))
-        usual = dtype(self.dtype).output or self.dtype
         said = [
-            f"to {self.output}" if self.output != usual else "",
+            f"to {self.output}" if self.output != dtype(self.dtype).stored else "",
             f"layouts {layouts}" if layouts != "rr" else "",
             "+ C" if self.beta else "",
             "+ bias" if self.bias else "",
@@ -242,7 +243,9 @@ class GemmConfig:
             object.__setattr__(self, "warps", 8 if rows >= 128 else 4)
 
     def __repr__(self) -> str:
-        text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}, {self.stages} stages, {self.warps} warps, {self.kernel}"
+        assert self.warps is not None  # chosen where it was not given
+        of_tile = [counted(self.stages, "stage"), counted(self.warps, "warp")]
+        text = ", ".join([f"{self.tile_m}x{self.tile_n}x{self.tile_k}", *of_tile, self.kernel])
         if self.kernel == "warp_specialized":
             text += f", cluster {self.cluster_m}x{self.cluster_n}" if self.cluster_m * self.cluster_n > 1 else ""
         else:
@@ -312,7 +315,7 @@ class GemmColumns:
         length = max(len(problems), len(configs))
         if not problems or not configs or {len(problems), len(configs)} - {1, length}:
             raise ConfigError(
-                f"{len(problems)} problems and {len(configs)} configurations: "
+                f"{counted(len(problems), 'problem')} and {counted(len(configs), 'configuration')}: "
                 "give lists of one length, or one of them of length one, neither empty"
             )
         names = {problem.dtype for problem in problems}

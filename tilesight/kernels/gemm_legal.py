@@ -12,7 +12,10 @@ CP_ASYNC, TMA_PERSISTENT, WARP_SPECIALIZED, TMA = range(len(KERNELS))
 TILE_ROWS = 64
 """Rows below which instructions with operands in shared memory are not used."""
 BARRIER_BYTES = 8
+BYTE_BITS = 8
 TMA_PITCH_BYTES = 16
+VECTOR_ELEMENTS = 16
+"""Pointer loads are vectorised only where strides are known to divide by 16 elements."""
 ACCUMULATOR_BYTES = 4
 SPECIALIZED_EXTRA_WARPS = 4
 WARPGROUP_WARPS = 4
@@ -117,6 +120,33 @@ def accumulators_per_thread(columns: GemmColumns) -> Counts:
     return held * np.where(columns.pingpong, columns.warps / 4.0, 1.0)
 
 
+def least_smem_bytes(columns: GemmColumns) -> Counts:
+    """Shared memory below which no compiler of these kernels gets, in bytes, shape (L,).
+
+    A specialised kernel has its whole ring. An in-order loop may do with S - 1 slots, if its next load takes the one just
+    read (narrow tiles in ``validation/records/sample/gemm_triton.csv`` do). With one stage, and where strides forbid
+    vectors so that nothing is loaded asynchronously, there need be no ring: only warpgroup instructions then still find
+    one operand in shared memory.
+    """
+    a, b = operand_tiles(columns)
+    from_smem = columns.family.from_smem & ~falls_back(columns) & (columns.warps >= WARPGROUP_WARPS)
+    no_ring = (columns.stages == 1) | ((columns.kernel == CP_ASYNC) & np.logical_or(*scalar_loads(columns)))
+    ring = (columns.stages - 1) * stage_bytes(columns)
+    in_order = np.where(no_ring, np.where(from_smem, np.minimum(a.bytes, b.bytes), 0.0), ring)
+    return np.where(columns.kernel == WARP_SPECIALIZED, columns.stages * stage_bytes(columns), in_order)
+
+
+def least_registers(columns: GemmColumns) -> Counts:
+    """Registers per thread below which accumulators do not fit, shape (L,): those that are not spilled.
+
+    A specialised kernel moves registers from the loading warpgroup to the others, so that its even share may be less
+    than what a computing thread holds.
+    """
+    computing = float(columns.family.warp_threads) * columns.warps / threads(columns)
+    held = accumulators_per_thread(columns) - np.nan_to_num(columns.spills, nan=0.0)
+    return np.maximum(np.ceil(held * computing), 1.0)
+
+
 def pitch_bytes(columns: GemmColumns) -> tuple[Counts, Counts]:
     """Bytes between consecutive rows (or columns) of A and of B as the kernel reads them, shape (L,) each."""
     turn_a, turn_b = transposed(columns)
@@ -126,13 +156,22 @@ def pitch_bytes(columns: GemmColumns) -> tuple[Counts, Counts]:
     return a * size, b * size
 
 
+def scalar_loads(columns: GemmColumns) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether strides of A and of B are not known to divide by 16 elements, so that pointer loads are no vectors,
+    shape (L,) each."""
+    element = columns.dtype.bits / 8
+    a, b = (pitch / element % VECTOR_ELEMENTS != 0 for pitch in pitch_bytes(columns))
+    return a, b
+
+
 Problem = tuple[NDArray[np.bool_], str]
 
 
 def illegal(columns: GemmColumns) -> Iterator[Problem]:
     """Masks of configurations that no compiler emits, each with a message.
 
-    Fields of :class:`GemmColumns` in braces are filled in per row by the caller.
+    Fields of :class:`GemmColumns` in braces, ``{warps_said}`` (8 warps) and the name of the ``{gpu}`` are filled in per
+    row by the caller.
     """
     family = columns.family
     specialized = columns.kernel == WARP_SPECIALIZED
@@ -140,7 +179,7 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
     for code, name in enumerate(KERNELS):
         if name not in family.kernels:
             have = ", ".join(sorted(family.kernels))
-            yield columns.kernel == code, f"kernel {name} needs bulk copies, which this GPU lacks; it has {have}"
+            yield columns.kernel == code, f"kernel {name} needs bulk copies, which {{gpu}} lacks; it has {have}"
     deep = family.k_bytes * 8 / columns.dtype.bits
     yield columns.tile_k % deep != 0, f"tile_k = {{tile_k:g}} is not a multiple of {deep:g}, the k of one instruction"
     least = min(family.rows, TILE_ROWS)
@@ -156,13 +195,16 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
     )
     yield (
         specialized & (groups > 1) & (rows < least * groups),
-        f"tile {{tile_m:g}}x{{tile_n:g}} on {{warps:g}} warps: each warpgroup wants {least} rows of its own",
+        f"tile {{tile_m:g}}x{{tile_n:g}} on {{warps_said}}: each warpgroup wants {least} rows of its own",
     )
-    step = family.column_step
+    step, most, n_side = family.column_step, family.columns_max, "n side, tile_n (tile_m with swap_ab),"
     yield (
-        specialized & ((cols % step != 0) | (cols > 2 * family.columns_max)),
-        f"tile {{tile_m:g}}x{{tile_n:g}}: the instruction's n side must be a multiple of {step}, "
-        f"at most {2 * family.columns_max}",
+        specialized & (cols % step != 0),
+        f"tile {{tile_m:g}}x{{tile_n:g}}: the instruction's {n_side} must be a multiple of {step}",
+    )
+    yield (
+        specialized & (cols > 2 * most),
+        f"tile {{tile_m:g}}x{{tile_n:g}}: the instruction's {n_side} must be at most {2 * most}, two instructions of {most}",
     )
     if family.name == "wgmma" and columns.dtype.name == "int8":
         yield (
@@ -186,11 +228,11 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
     yield ~specialized & columns.pingpong, "pingpong is for warp_specialized kernels"
     yield (
         columns.pingpong & ((columns.warps % 4 != 0) | (columns.warps < 8)),
-        "pingpong with {warps:g} warps: it takes two warpgroups (8 warps) or more",
+        "pingpong with {warps_said}: it takes two warpgroups (8 warps) or more",
     )
     along_rows = np.where(columns.swap_ab, columns.cluster_n, columns.cluster_m)
     if not family.in_tensor_memory:
-        yield columns.cta_pair, f"cta_pair is for tcgen05; this GPU has {family.name}"
+        yield columns.cta_pair, f"cta_pair is for tcgen05; {{gpu}} has {family.name}"
     yield (
         columns.cta_pair & ((along_rows % 2 != 0) | ~specialized),
         "cta_pair with a cluster of {cluster_m:g}x{cluster_n:g}: two CTAs of a warp_specialized kernel pair up along m "
@@ -205,6 +247,13 @@ def illegal(columns: GemmColumns) -> Iterator[Problem]:
         "cluster {cluster_m:g}x{cluster_n:g}: only warp_specialized kernels form clusters here",
     )
     yield columns.cluster_m * columns.cluster_n > 16, "cluster {cluster_m:g}x{cluster_n:g} has more than 16 CTAs"
+    for operand, along_k, other in (("A", columns.row_a, "m"), ("B", ~columns.row_b, "n")):
+        elements = np.where(along_k, columns.k, getattr(columns, other))
+        yield (
+            elements * columns.dtype.bits % BYTE_BITS != 0,
+            f"m = {{m:.0f}}, n = {{n:.0f}}, k = {{k:.0f}}: rows of {operand}, {columns.dtype.bits} bits an element, are no "
+            "whole bytes; pad them",
+        )
     ksteps = np.ceil(columns.k / columns.tile_k)
     yield np.nan_to_num(columns.split_k, nan=1.0) > ksteps, "split_k = {split_k:g} is more than the k-steps there are"
     a, b = pitch_bytes(columns)

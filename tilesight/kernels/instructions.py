@@ -29,6 +29,8 @@ class MatrixFamily:
         Accumulators live in tensor memory (else in registers).
     dtypes
         Formats it takes, by name.
+    not_modelled
+        Formats that the architecture multiplies too, and that are not modelled.
     kernels
         Kernel families that exist for it.
     k_major_bits
@@ -51,21 +53,38 @@ class MatrixFamily:
     k_major_bits: tuple[int, ...] = ()
     register_bits: tuple[int, ...] = ()
     warp_threads: int = 32
+    not_modelled: frozenset[str] = frozenset(("fp64",))
 
 
 _AMPERE = frozenset(("bf16", "fp16", "tf32", "int8"))
 _ADA = _AMPERE | {"fp8", "fp8_e5m2"}
 _BLOCK_SCALED = frozenset(("fp4", "mxfp8", "mxfp4", "nvfp4"))
+_FP64_INT4 = frozenset(("fp64", "int4"))
+_FP64_FP6 = frozenset(("fp64", "fp6"))
 _POINTER = frozenset(("cp_async",))
 _BULK = _POINTER | {"tma", "tma_persistent", "warp_specialized"}
 
 WGMMA = MatrixFamily("wgmma", 64, 8, 256, 32, True, False, _ADA, _BULK, (8, 32), (32,))
-_TCGEN05 = MatrixFamily("tcgen05", 128, 16, 256, 32, True, True, _ADA | _BLOCK_SCALED, _BULK, (4,))
-_MMA_80 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _AMPERE, _POINTER, (8,))
-_MMA_89 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA, _POINTER, (8,))
-_MMA_120 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA | _BLOCK_SCALED, _BULK, (4, 8))
+_TCGEN05 = MatrixFamily(
+    "tcgen05", 128, 16, 256, 32, True, True, _ADA | _BLOCK_SCALED, _BULK, (4,), not_modelled=_FP64_FP6
+)
+_MMA_80 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _AMPERE, _POINTER, (8,), not_modelled=_FP64_INT4)
+_MMA_89 = MatrixFamily("mma_sync", 16, 8, 256, 32, False, False, _ADA, _POINTER, (8,), not_modelled=_FP64_INT4)
+_MMA_120 = MatrixFamily(
+    "mma_sync", 16, 8, 256, 32, False, False, _ADA | _BLOCK_SCALED, _BULK, (4, 8), not_modelled=_FP64_FP6
+)
 _MFMA = MatrixFamily(
-    "mfma", 32, 32, 256, 16, False, False, frozenset(("bf16", "fp16", "int8")), _POINTER, warp_threads=64
+    "mfma",
+    32,
+    32,
+    256,
+    16,
+    False,
+    False,
+    frozenset(("bf16", "fp16", "int8")),
+    _POINTER,
+    warp_threads=64,
+    not_modelled=frozenset(("fp64", "fp32")),
 )
 
 FAMILIES = MappingProxyType(
@@ -88,7 +107,8 @@ def matrix_family(architecture: str, dtype: str) -> MatrixFamily:
     Raises
     ------
     UnsupportedError
-        If the architecture is unknown or has no such format; the message lists those it has.
+        If the architecture is unknown, or the format is one that it has not or that is not modelled; the message says
+        which of the two, and lists those that are.
 
     Examples
     --------
@@ -96,7 +116,7 @@ def matrix_family(architecture: str, dtype: str) -> MatrixFamily:
     'wgmma'
     >>> matrix_family("sm_80", "fp8")
     Traceback (most recent call last):
-    tilesight.errors.UnsupportedError: sm_80 has no fp8 matrix instructions; it has bf16, fp16, int8, tf32
+    tilesight.errors.UnsupportedError: sm_80 has no fp8 matrix instructions; modelled there are bf16, fp16, int8, tf32
     """
     if architecture not in FAMILIES:
         raise UnsupportedError(
@@ -105,7 +125,11 @@ def matrix_family(architecture: str, dtype: str) -> MatrixFamily:
     family = FAMILIES[architecture]
     if dtype not in family.dtypes:
         have = ", ".join(sorted(family.dtypes))
-        raise UnsupportedError(
-            f"{architecture} has no {dtype} matrix instructions; it has {have}", field=f"tensor.{dtype}"
+        known = dtype in family.not_modelled
+        why = (
+            f"{dtype} products on {architecture} are not modelled"
+            if known
+            else f"{architecture} has no {dtype} matrix instructions"
         )
+        raise UnsupportedError(f"{why}; modelled there are {have}", field=None if known else f"tensor.{dtype}")
     return family

@@ -16,8 +16,8 @@ class Launch:
     ``registers`` per thread and ``smem_bytes`` of shared memory, in clusters of ``cluster`` CTAs. A ``persistent``
     kernel starts one CTA a slot and walks the tiles; otherwise one CTA is launched per tile.
     ``device_descriptors`` tensor maps are built on the device before the first load. ``dependent_kernels`` further
-    kernels of this operation follow (the reduction of a split) and move ``dependent_bytes``; ``earlier_kernels`` come
-    before it (operands transposed or quantised) and move ``earlier_bytes``.
+    kernels of this operation follow (the reduction of a split), ``earlier_kernels`` come before it (operands transposed
+    or quantised); both say what they read and write in all.
     """
 
     tiles: Counts
@@ -28,6 +28,8 @@ class Launch:
     persistent: NDArray[np.bool_]
     device_descriptors: Counts
     dependent_kernels: Counts
-    dependent_bytes: Counts
+    dependent_read_bytes: Counts
+    dependent_written_bytes: Counts
     earlier_kernels: Counts
-    earlier_bytes: Counts
+    earlier_read_bytes: Counts
+    earlier_written_bytes: Counts

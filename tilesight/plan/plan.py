@@ -32,6 +32,8 @@ class Plan:
         Iterations and ring, the launch, and the tiles it touches.
     flop, compulsory_bytes
         Work of the whole problem and the least bytes it moves (each operand once, each result once), shape (L,).
+    old_output_bytes
+        Bytes of an old C and a bias that the launch itself reads, each once, shape (L,).
     in_order
         Whether one instruction stream per CTA loads, waits and multiplies; else a warp of its own loads ahead.
     pingpong
@@ -53,6 +55,7 @@ class Plan:
     access: Access
     flop: Counts
     compulsory_bytes: Counts
+    old_output_bytes: Counts
     in_order: bool
     pingpong: NDArray[np.bool_]
     pitch_bytes: tuple[Counts, Counts]

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.errors import MissingFileError, TableError, suggestion
+from tilesight.errors import MissingFileError, TableError, shown, suggestion
 from tilesight.files import exists, is_file
 from tilesight.records.cells import LABEL, CellKind, Value, decimal
 from tilesight.records.gpus import canonical_gpu
@@ -230,7 +230,7 @@ def parse_where(where: Mapping[str, object] | Iterable[str]) -> tuple[Condition,
     Raises
     ------
     TableError
-        If a text has no column name or no ``=``.
+        If a text has no column name or no ``=``, or a condition is of another kind.
 
     Examples
     --------
@@ -240,15 +240,24 @@ def parse_where(where: Mapping[str, object] | Iterable[str]) -> tuple[Condition,
     (Condition(column='m', values=('1', '16')),)
     """
     if isinstance(where, Mapping):
+        _check_texts(where)
         lists = {name: given if isinstance(given, list | tuple) else [given] for name, given in where.items()}
         return tuple(Condition(name, tuple(str(value) for value in given)) for name, given in lists.items())
     conditions = []
-    for text in [where] if isinstance(where, str) else where:
+    texts = [where] if isinstance(where, str) else list(where)
+    _check_texts(texts)
+    for text in texts:
         column, equals, values = text.partition("=")
         if not column or not equals:
             raise TableError(f"cannot read the condition {text!r}; give column=value or column=value,value")
         conditions.append(Condition(column, tuple(values.split(","))))
     return tuple(conditions)
+
+
+def _check_texts(texts: Iterable[object]) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise TableError(f"cannot read the condition {shown(text)}; give column=value or column=value,value")
 
 
 def filter_rows(table: Table, conditions: Iterable[Condition]) -> Table:

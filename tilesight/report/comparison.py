@@ -63,6 +63,8 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
     yield "configurations", _configs(result)
     for name, digest in result.hardware.items():
         yield "profile", f"{name} {digest}, model {MODEL_VERSION}"
+    for changes in result.what_if.values():
+        yield from (("what if", text) for text in changes)
     if result.table.unknown_columns:
         yield "unknown columns", ", ".join(result.table.unknown_columns)
 

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 
 from tilesight.cost.estimate import Estimate, Estimates, State
+from tilesight.errors import counted
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
 from tilesight.units import format_bytes, format_bytes_binary, format_flop_per_s, format_percent, format_seconds
 
+WHAT_IF = "what if: "
+"""How assumptions begin that name a change of the GPU's profile."""
 MOST = 20
 """Launches of a batch that are printed; its columns hold them all."""
 NOISE = 1e-6
@@ -26,7 +29,7 @@ def describe_estimate(estimate: Estimate) -> Page:
         _periods(estimate),
         _busy(estimate),
         Facts(list(_bytes(estimate)), "bytes"),
-        Lines(estimate.assumptions, "assumptions"),
+        Lines([text for text in estimate.assumptions if not text.startswith(WHAT_IF)], "assumptions"),
         Facts([("profile", f"{estimate.hardware} {estimate.hardware_hash}, model {estimate.model_version}")]),
     ]
     return Page(title, blocks)
@@ -38,12 +41,24 @@ def describe_estimates(estimates: Estimates) -> Page:
     first = estimates[:MOST]
     rows = [(each.problem, plain_config(each.config), format_seconds(each.seconds), each.binding) for each in first]
     facts = [("state", in_state(first[0].state))] if len({str(each.state) for each in first}) == 1 else []
+    facts += what_if(first[0]) if first else []
     more = [f"{len(estimates) - MOST} more are not shown"] if len(estimates) > MOST else []
     if estimates.refusals:
         row, reason = estimates.refusals[0]
         more.append(f"{len(estimates.refusals)} refused, the first in place {row}: {reason}")
-    title = f"{_count(len(estimates), 'estimate')} on {estimates.hardware.name}"
+    title = f"{counted(len(estimates), 'estimate')} on {estimates.hardware.name}"
     return Page(title, [Facts(facts), Grid(("<problem", "<config", "time", "<bound by"), rows), Lines(more)])
+
+
+def what_if(estimate: Estimate) -> list[tuple[str, str]]:
+    """What was changed in the GPU's profile, a fact each; none of a profile as it is."""
+    changes = (text for text in estimate.assumptions if text.startswith(WHAT_IF))
+    return [("what if", text.removeprefix(WHAT_IF)) for text in changes]
+
+
+def bytes_said(value_bytes: float) -> str:
+    """Bytes that were moved; there are no parts of one, but what is expected on average may have some."""
+    return "below 1 B" if 0 < value_bytes < 1 else format_bytes(value_bytes)
 
 
 def likely(estimate: Estimate) -> str:
@@ -71,7 +86,7 @@ def in_state(state: State) -> str:
     shares = ", ".join(f"{_percent(share)} of {name}" for name, share in (state.resident or {}).items())
     cache = f"{state.cache} cache" if state.cache is not None else f"{shares or 'nothing'} in L2"
     parts = [f"{format_bytes(state.dirty_bytes)} of other data dirty in L2"] if state.dirty_bytes else []
-    parts += [f"{_count(state.sms, 'SM')} at most"] if state.sms is not None else []
+    parts += [f"{counted(state.sms, 'SM')} at most"] if state.sms is not None else []
     clock = f"{state.clock} clock" if state.busy_s is None else f"{format_seconds(state.busy_s)} under load"
     return ", ".join([cache, *parts, clock])
 
@@ -91,13 +106,16 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "bound by", binds(estimate)
     yield "regime", estimate.regime
     yield "state", f"{in_state(estimate.state)}: {estimate.clock_hz / 1e6:.0f} MHz"
+    yield from what_if(estimate)
     yield "launch", _launch(estimate)
     yield "occupancy", _occupancy(estimate)
 
 
 def _launch(estimate: Estimate) -> str:
     parts = f" in {estimate.split_k} parts of k" if estimate.split_k > 1 else ""
-    rounds = f"{_count(estimate.ctas, 'tile')}{parts}, {estimate.waves:.2f} waves in {_count(estimate.rounds, 'round')}"
+    rounds = (
+        f"{counted(estimate.ctas, 'tile')}{parts}, {estimate.waves:.2f} waves in {counted(estimate.rounds, 'round')}"
+    )
     if not 0 < estimate.tail_share < 1:
         return rounds
     which = "it" if estimate.rounds == 1 else "the last"
@@ -107,13 +125,9 @@ def _launch(estimate: Estimate) -> str:
 def _occupancy(estimate: Estimate) -> str:
     smem = format_bytes_binary(estimate.smem_bytes)
     return (
-        f"{_count(estimate.ctas_per_sm, 'CTA')} an SM, limited by {estimate.occupancy_limiter}: "
+        f"{counted(estimate.ctas_per_sm, 'CTA')} an SM, limited by {estimate.occupancy_limiter}: "
         f"{estimate.registers} registers a thread, {smem} of shared memory a CTA"
     )
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _terms(estimate: Estimate) -> Grid:
@@ -150,16 +164,16 @@ def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
         value if value > noise else 0.0
         for value in (estimate.dram_read_bytes, estimate.dram_write_bytes, estimate.dirty_after_bytes)
     )
-    yield "asked by CTAs", format_bytes(estimate.requested_bytes)
-    yield "L2 lookups", f"{format_bytes(estimate.lookup_bytes)}, {format_percent(estimate.l2_hit_rate)} hit"
+    yield "asked by CTAs", bytes_said(estimate.requested_bytes)
+    yield "L2 lookups", f"{bytes_said(estimate.lookup_bytes)}, {format_percent(estimate.l2_hit_rate)} hit"
     ratio = (read + write) / estimate.compulsory_bytes
-    yield "DRAM", f"{format_bytes(read)} read + {format_bytes(write)} written, {ratio:.2f} times the compulsory"
-    yield "compulsory", format_bytes(estimate.compulsory_bytes)
+    yield "DRAM", f"{bytes_said(read)} read + {bytes_said(write)} written, {ratio:.2f} times the compulsory"
+    yield "compulsory", bytes_said(estimate.compulsory_bytes)
     left = ", ".join(
         f"{format_percent(share, 0)} of {name}"
         for name, share in estimate.resident_after.items()
         if share >= LEAST_SHARE
     )
     if dirty:
-        left += f"{', ' if left else ''}{format_bytes(dirty)} to be written back"
+        left += f"{', ' if left else ''}{bytes_said(dirty)} to be written back"
     yield "left in L2", left or "nothing"

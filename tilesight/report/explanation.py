@@ -3,8 +3,8 @@
 from tilesight.cost.estimate import Estimate
 from tilesight.cost.explanation import Explanation
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
-from tilesight.report.estimate import SMALLEST, binds, in_state, plain_config
-from tilesight.units import format_bytes, format_flop_per_s, format_percent, format_seconds
+from tilesight.report.estimate import SMALLEST, binds, bytes_said, in_state, plain_config, what_if
+from tilesight.units import format_flop_per_s, format_percent, format_seconds
 
 ROUNDING = 1e-12
 """Differences below this share of the time come from rounding and are printed as none."""
@@ -16,7 +16,7 @@ def describe_explanation(explanation: Explanation) -> Page:
     mine, other = explanation.estimate, explanation.other
     if other is None:
         title = f"{mine.problem} on {mine.hardware}: {format_seconds(mine.seconds)}"
-        facts = [("config", plain_config(mine.config)), ("bound by", binds(mine))]
+        facts = [("config", plain_config(mine.config)), ("bound by", binds(mine)), *what_if(mine)]
         return Page(title, [Facts(facts), Lines(explanation.sentences), _terms(explanation)])
     title = f"{format_seconds(mine.seconds)} against {format_seconds(other.seconds)}"
     blocks: list[Block] = [_both(mine, other), Lines(explanation.sentences), _differences(explanation, other)]
@@ -45,6 +45,9 @@ def _both(mine: Estimate, other: Estimate) -> Grid:
         ("rate", format_flop_per_s(mine.flop_per_s), format_flop_per_s(other.flop_per_s)),
         ("bound by", binds(mine), binds(other)),
     ]
+    here, there = (" and ".join(text for _, text in what_if(each)) for each in (mine, other))
+    if here or there:
+        rows.insert(3, ("what if", here or "as it is", there or "as it is"))
     return Grid(("<", "<this", "<other"), rows)
 
 
@@ -79,7 +82,7 @@ def _causes(explanation: Explanation) -> Grid:
 
     def shown(name: str, value: float) -> str:
         if name.endswith("_bytes"):
-            return format_bytes(value)
+            return bytes_said(value)
         if name.endswith("_hz"):
             return f"{value / 1e6:.0f} MHz"
         return format_seconds(value) if name.startswith("period_s.") else f"{value:.4g}"

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilesight.check import ProfileCheck, absent
-from tilesight.hardware.derive import Difference, differences
-from tilesight.hardware.numbers import plain_number
-from tilesight.hardware.profile import Number, Profile
+from tilesight.dtypes import dtype
+from tilesight.errors import counted
+from tilesight.hardware.derive import Difference, changes_of, differences, listed
+from tilesight.hardware.profile import Profile
 from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
+from tilesight.search import modelled_formats
 from tilesight.units import format_bytes, format_bytes_per_s, format_flop_per_s, format_hz
 
 
@@ -19,8 +21,8 @@ class ProfileList:
 
 
 @describe.register
-def describe_profiles(listed: ProfileList) -> Page:
-    """Page of several profiles, a line each."""
+def describe_profiles(several: ProfileList) -> Page:
+    """Page of several profiles, a line each: also the formats whose products can be predicted, and the rates beside."""
     rows = [
         (
             profile.name,
@@ -29,13 +31,25 @@ def describe_profiles(listed: ProfileList) -> Page:
             format_hz(profile.clock.boost_hz),
             format_bytes(profile.dram.capacity_bytes),
             format_bytes_per_s(profile.dram.bandwidth_peak_bytes_per_s),
-            " ".join(profile.tensor),
             profile.hash,
         )
-        for profile in listed.profiles
+        for profile in several.profiles
     ]
-    columns = ("<name", "<arch", "SMs", "clock", "DRAM", "peak", "<tensor types", "<hash")
-    return Page("hardware profiles", [Grid(columns, rows)])
+    formats = [
+        (profile.name, " ".join(modelled_formats(profile)), " ".join(merely_listed(profile)))
+        for profile in several.profiles
+    ]
+    blocks = [
+        Grid(("<name", "<arch", "SMs", "clock", "DRAM", "peak", "<hash"), rows),
+        Grid(("<name", "<products that can be predicted", "<rates alone"), formats),
+    ]
+    return Page("hardware profiles", blocks)
+
+
+def merely_listed(profile: Profile) -> tuple[str, ...]:
+    """Formats of which a profile lists a tensor rate and no product is modelled."""
+    rates = {dtype(name).rate_name for name in modelled_formats(profile)}
+    return tuple(name for name in profile.tensor if name not in rates)
 
 
 @describe.register
@@ -48,9 +62,13 @@ def describe_profile(profile: Profile) -> Page:
         ("SMs", f"{profile.sm_count} at {format_hz(profile.clock.boost_hz)}"),
         ("DRAM", _dram(profile)),
         *((name, f"{format_flop_per_s(rate.rate_peak_flop_per_s)} peak") for name, rate in profile.tensor.items()),
+        ("predicts", ", ".join(modelled_formats(profile)) or "no products"),
     ]
+    if rates := merely_listed(profile):
+        rows.append(("not modelled", f"{', '.join(rates)}: rates alone"))
     if profile.derived is not None:
         rows.append(("derived", f"from {profile.derived.parent}, changed: {', '.join(profile.derived.changed)}"))
+        rows += [("what if", text) for text in changes_of(profile).values()]
     blocks: list[Block] = [
         Facts(rows),
         Grid(("<number", "value", "<kind", "<source"), list(_numbers(profile))),
@@ -78,8 +96,8 @@ def describe_diff(pair: ProfileDiff) -> Page:
     rows = [
         (
             each.name,
-            "" if each.first is None else _value(each.first),
-            "" if each.second is None else _value(each.second),
+            "" if each.first is None else listed(each.first),
+            "" if each.second is None else listed(each.second),
             "" if each.ratio is None else f"{each.ratio:.3g}",
             each.first_kind or "",
             each.second_kind or "",
@@ -91,7 +109,7 @@ def describe_diff(pair: ProfileDiff) -> Page:
     )
     first, second = pair.first.name, pair.second.name
     columns = ("<number", first, second, "ratio", "<kind", "<kind")
-    facts = Facts([("differ", f"{len(rows)} numbers"), ("the same", f"{same} numbers")])
+    facts = Facts([("differ", counted(len(rows), "number")), ("the same", counted(same, "number"))])
     return Page(f"{first} and {second}", [facts, Grid(columns, rows)])
 
 
@@ -117,9 +135,8 @@ def _dram(profile: Profile) -> str:
 def _numbers(profile: Profile) -> Iterator[tuple[str, str, str, str]]:
     for name, value in profile.numbers.items():
         source = profile.source.get(name)
-        where = "; ".join([*source.ref, *([source.note] if source.note else [])]) if source else ""
-        yield name, _value(value), source.kind if source else "", where
-
-
-def _value(value: Number) -> str:
-    return " ".join(map(str, value)) if isinstance(value, tuple) else plain_number(value)
+        if source is None:
+            yield name, listed(value), "", ""
+            continue
+        where = "; ".join([*source.ref, *([source.note] if source.note else [])])
+        yield name, listed(value), source.kind, f"from {source.origin}: {where}" if name in profile.copied else where
