@@ -511,7 +511,7 @@ def test_estimates_are_frozen(hw):
 
 def test_from_dict_refuses(hw):
     data = predict(LARGE, GOOD, hardware=hw).to_dict()
-    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/2': found 'x'"):
+    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/3': found 'x'"):
         Estimate.from_dict(data | {"schema": "x"})
     for bad in ([], None, "text"):
         with pytest.raises(ConfigError, match=f"found '{type(bad).__name__}'"):

@@ -20,8 +20,8 @@ def run_build(folder, *arguments):
 def compiler(folder, text):
     """A program called nvcc that prints a text, makes a file, and exits with 1 if the text speaks of an error."""
     path = folder / "nvcc"
-    makes = "if '-o' in sys.argv: open(sys.argv[-1], 'w').close()"
-    lines = (f"#!{sys.executable}", "import sys", f"print({text!r})", makes, f"sys.exit({int('error' in text)})")
+    makes = "if '-o' in sys.argv: open(sys.argv[-1], 'w').write('cubin'); os.chmod(sys.argv[-1], 0o755)"
+    lines = (f"#!{sys.executable}", "import os, sys", f"print({text!r})", makes, f"sys.exit({int('error' in text)})")
     path.write_text("\n".join(lines), encoding="utf-8")
     path.chmod(0o755)
 

@@ -15,12 +15,12 @@ import pytest
 
 import tilesight
 from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank, rank_many
-from tilesight.cli import files
 from tilesight.cli.options import ConfigOptions, ProblemOptions
 from tilesight.cli.program import main
 from tilesight.files import sample_files
 from tilesight.hardware.load import load_profile
 from tilesight.hardware.write import to_toml
+from tilesight.records import given
 from tilesight.report import text
 
 SIZES = ["-m", "4096", "-n", "4096", "-k", "4096"]
@@ -439,7 +439,7 @@ def test_profiles_check_says_how_numbers_are_known(run, tmp_path):
     assert "merging.window_dram_s" in checked["not_known"]
     assert checked["gemm"] == {"lacks": [], "refused": []}
     poor = tmp_path / "poor.toml"
-    numbers = dict.fromkeys(("launch.descriptor_s", "fill.row_16_s", "merging.loss_many_ctas", "l2.associativity"))
+    numbers = dict.fromkeys(("launch.descriptor_s", "fill.row_16_s", "merging.near_share", "l2.associativity"))
     poor.write_text(to_toml(profile.with_numbers(numbers, {})), encoding="utf-8")
     assert set(strict_json(run("profiles", "check", poor, "--json"))["gemm"]["lacks"]) == set(numbers)
     page = run("profiles", "check", poor)
@@ -869,7 +869,7 @@ def test_bad_candidates(refused, gpu, tmp_path, name, content, why):
 
 
 def test_files_that_are_no_small_files(refused, gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "FILE_MOST_BYTES", 10)
+    monkeypatch.setattr(given, "FILE_MOST_BYTES", 10)
     path = tmp_path / "c.json"
     path.write_text("[" + " " * 20 + "]", encoding="utf-8")
     assert "22 B is more than the 10 B that are read" in refused("explain", path)

@@ -19,20 +19,22 @@ errors units dtypes files resource display
 hardware/ numbers rules tables profile write system load derive unread
 plan/ tile action graph loop launch access plan
 cost/ occupancy clock merging throughput schedule cycles body modulo orders replay
-cost/ envelope ends reuse drift cache network roofline price gemm_body estimate explanation
+cost/ envelope ends reuse raster drift cache network roofline price gemm_body estimate explanation
+simulate/ stream tiles chip memory blocks advance result launch
 kernels/ instructions gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
 dsmem/
 fusion/
 serving/
 candidates search compose
-records/ gpus cells schema read protocol requests
-ncu
-compare/ scores result run
-calibrate/ toolchain counters suite build run records found limits memory cache power fill loops launch footprint
-calibrate/ chip clusters derive chart pictures fits
+records/ gpus cells given schema read protocol requests
+ncu/ names page report points repeats
+compare/ scores predictions beside result owners run
+check
+calibrate/ process toolchain counters suite stored build run records found limits memory cache power fill loops launch
+calibrate/ footprint
+calibrate/ chip clusters drift derive chart pictures fits
 calibrate/ assemble result moved identity machine session
 api
-check
 report/ blocks render estimate explanation ranking comparison profile calibration
 plots trace
 bench

@@ -296,3 +296,17 @@ def test_a_ranking_says_how_many_were_tried(hw):
     assert (ranking.tried, len(ranking), ranking.to_dict()["tried"]) == (3, 1, 3)
     assert re.search(r"^tried +3 candidates$", text(ranking), re.MULTILINE)
     assert rank(LARGE, hardware=hw, top=1).tried == len(gemm_candidates(LARGE, hw))
+
+
+def test_an_energy_that_nobody_measured_is_an_assumption(h200, altered):
+    # bf16 takes 0.8218 pJ a flop at 4096 flop a cycle, fp8_e5m2 has 8192: half of it
+    def said(name, hardware):
+        config = GemmConfig(128, 128, 128, stages=3)
+        made = price_many([Gemm(512, 512, 512, dtype=name)], [config], hardware, Situation("warm", np.asarray(np.inf)))
+        return [text for text in made.assumptions[0] if "energy" in text]
+
+    (line,) = said("fp8_e5m2", h200)
+    assert line.startswith("a flop of fp8_e5m2 takes 0.4109 pJ: its energy is not known, and that of bf16 by cycle")
+    assert said("fp8", h200) == []
+    lawless = altered(h200, {name: None for name in h200.numbers if name.startswith("power.")})
+    assert said("fp8_e5m2", lawless) == []  # no clock goes by an energy there

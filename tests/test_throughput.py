@@ -3,8 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilesight.cost.merging import LookupShares
-from tilesight.cost.throughput import instruction_cycles, outside_rows_s, register_step_cycles, step_costs
+from tilesight.cost.throughput import (
+    instruction_cycles,
+    outside_rows_s,
+    register_step_cycles,
+    stage_lookups,
+    step_costs,
+)
 from tilesight.errors import UnsupportedError
 from tilesight.kernels.gemm import gemm_plan
 from tilesight.kernels.gemm_config import Gemm, GemmColumns, GemmConfig
@@ -15,9 +20,8 @@ def plan_of(problem, config):
     return gemm_plan(GemmColumns.of([problem], [config]), slots=np.array([100.0]))
 
 
-def costs_of(problem, config, hardware, share_a=1.0, share_b=1.0, resident=0.0):
-    shares = LookupShares(*np.array([[share_a], [share_b]] * 2))
-    return step_costs(plan_of(problem, config), shares, np.array([resident]), hardware)
+def costs_of(problem, config, hardware, resident=0.0):
+    return step_costs(plan_of(problem, config), np.array([resident]), hardware)
 
 
 LARGE = Gemm(4096, 4096, 4096)
@@ -81,10 +85,9 @@ def test_mma_sync_by_hand(hw):
     assert register_step_cycles(plan_of(LARGE, one), hw) == 192
 
 
-def test_lookups_by_hand(hw):
+def test_lookups_by_hand():
     # A 128 * 64 * 2 = 16 KiB, B 32 KiB; shares 1 and a quarter
-    costs = costs_of(LARGE, GemmConfig(128, 256, 64, stages=4), hw, share_b=0.25)
-    assert costs.lookup_bytes == 24576
+    assert stage_lookups(plan_of(LARGE, GemmConfig(128, 256, 64, stages=4)), np.ones(1), np.array([0.25])) == 24576
 
 
 BULK, POINTER = GemmConfig(128, 256, 64, stages=4), GemmConfig(128, 128, 64, stages=3, kernel="cp_async")

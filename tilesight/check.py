@@ -1,19 +1,23 @@
-"""How the numbers of a profile are known, and which ones it lacks for pricing matrix products.
+"""How the numbers of a profile are known, and which ones it lacks for pricing matrix products and for scoring tables.
 
 Nothing here lists what the model needs: it is asked. A few products that between them use every kernel and every special
 case are priced, and each number that a refusal names is noted and lent by a calibrated profile until nothing is refused.
+What measured times contain besides is what their protocols add.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from tilesight.api import predict
+from tilesight.cost.clock import busy_seconds
+from tilesight.cost.price import Situation
 from tilesight.errors import TilesightError, UnsupportedError
 from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile, field_names
 from tilesight.hardware.tables import SourceKind
+from tilesight.hardware.unread import OF_PROTOCOLS
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.search import price_many
 
 LENDER = "h200_sxm"
 
@@ -24,6 +28,7 @@ class ProfileCheck:
 
     ``kinds`` has the names of numbers by kind of source, ``not_known`` the optional numbers that are absent.
     ``gemm_lacks`` are the absent ones that a matrix product needs, ``gemm_refused`` other reasons for which none is priced.
+    ``tables_lack`` are those that measured times contain besides the product: ``compare`` refuses rows that need one.
     """
 
     profile: Profile
@@ -31,6 +36,7 @@ class ProfileCheck:
     not_known: tuple[str, ...]
     gemm_lacks: tuple[str, ...]
     gemm_refused: tuple[str, ...]
+    tables_lack: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -42,6 +48,7 @@ class ProfileCheck:
             "kinds": {kind: list(found) for kind, found in self.kinds.items()},
             "not_known": list(self.not_known),
             "gemm": {"lacks": list(self.gemm_lacks), "refused": list(self.gemm_refused)},
+            "tables": {"lack": list(self.tables_lack)},
         }
 
 
@@ -68,12 +75,17 @@ def check_profile(hardware: Any) -> ProfileCheck:
     for name in profile.numbers:
         kinds[profile.source[name].kind].append(name)
     lacks, refused = _what_gemm_lacks(profile)
-    return ProfileCheck(profile, {kind: tuple(found) for kind, found in kinds.items()}, absent(profile), lacks, refused)
+    known = {kind: tuple(found) for kind, found in kinds.items()}
+    of_tables = tuple(name for name in OF_PROTOCOLS if name not in profile.numbers)
+    return ProfileCheck(profile, known, absent(profile), lacks, refused, of_tables)
 
 
 def absent(profile: Profile) -> tuple[str, ...]:
     """Optional numbers that the profile does not know; what needs one refuses by its name."""
     return tuple(name for name in field_names() if "*" not in name and name not in profile.numbers)
+
+
+COLD = Situation(cache="cold", busy_s=busy_seconds("sustained"), dirty_bytes=1e7)
 
 
 def _what_gemm_lacks(profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -83,14 +95,16 @@ def _what_gemm_lacks(profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...]
     for problem, config in _products():
         for _ in range(len(field_names())):  # each turn learns one more number
             try:
-                predict(problem, config, hardware=profile, cache="cold", dirty_bytes=1e7)
+                price_many([problem], [config], profile, COLD)
             except UnsupportedError as error:
                 name = error.field or ""
                 if name not in lent or name in profile.numbers:
                     refused[str(error)] = None
                     break
                 lacks.append(name)
-                profile = profile.with_numbers({name: lent[name]}, {name: {"kind": "assumed", "note": "lent"}})
+                why = {name: {"kind": "assumed", "note": "lent"}}
+                what_if = {"derived": {"parent": profile.name, "changed": (name,)}}  # may pass what a datasheet states
+                profile = profile.with_numbers({name: lent[name]}, why, about=what_if)
             except TilesightError:
                 break  # a kernel that this architecture does not have
             else:

@@ -40,15 +40,15 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def counted(number: int, word: str) -> str:
-    """A number of things, the word in the plural where it wants one.
+def counted(number: int, word: str, words: str | None = None) -> str:
+    """A number of things, the word in the plural where it wants one; ``words`` is a plural of its own.
 
     Examples
     --------
-    >>> counted(1, "stage"), counted(3, "stage")
-    ('1 stage', '3 stages')
+    >>> counted(1, "stage"), counted(3, "stage"), counted(3, "launch", "launches")
+    ('1 stage', '3 stages', '3 launches')
     """
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    return f"{number} {word}" if number == 1 else f"{number} {words or f'{word}s'}"
 
 
 class TilesightError(Exception):

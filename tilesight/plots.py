@@ -66,11 +66,26 @@ def draw(chart: Chart, ax: "Axes | None" = None) -> "Axes":
     return ax
 
 
-def _axes() -> "Axes":
+def require_matplotlib() -> None:
+    """Refuse where matplotlib is not installed.
+
+    Raises
+    ------
+    MissingToolError
+        With how to get it.
+    """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise MissingToolError("pictures need matplotlib; install it by: pip install 'tilesight[plots]'") from None
+        raise MissingToolError(
+            "pictures need matplotlib; install it by: pip install 'tilesight[plots]' (in a checkout: pip install '.[plots]')"
+        ) from None
+
+
+def _axes() -> "Axes":
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=SIZE_IN)
     figure.subplots_adjust(left=0.12, right=1 - LABEL_ROOM, bottom=0.14, top=0.92)
     return figure.add_subplot()

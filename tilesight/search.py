@@ -8,6 +8,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesight.cost.clock import energy_j_per_flop
 from tilesight.cost.estimate import NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Estimates, columns_of
 from tilesight.cost.occupancy import cluster_sms, registers_per_cta
 from tilesight.cost.price import Situation, price
@@ -230,10 +231,15 @@ def dram_shortage(columns: GemmColumns, hardware: Profile) -> dict[int, str]:
 
 
 def hardware_assumptions(hardware: Profile, dtype: DType) -> tuple[str, ...]:
-    """What every estimate of a format takes for granted about its GPU: numbers of another one, changes of a what-if.
+    """What every estimate of a format takes for granted about its GPU.
+
+    Numbers of another GPU, changes of a what-if, and an energy that nobody measured.
 
     Examples
     --------
+    >>> from tilesight.hardware.load import load_profile
+    >>> hardware_assumptions(load_profile("h200_sxm"), dtype("fp8_e5m2"))
+    ('a flop of fp8_e5m2 takes 0.4109 pJ: its energy is not known, and that of bf16 by cycle of the tensor cores stands in',)
     >>> from tilesight.hardware.derive import derive
     >>> hardware_assumptions(derive("h200_sxm", {"power.limit_w": 350}), dtype("bf16"))
     ('what if: power.limit_w = 350.0 instead of 700.0, which no time of a matrix product goes by',)
@@ -243,12 +249,32 @@ def hardware_assumptions(hardware: Profile, dtype: DType) -> tuple[str, ...]:
         f"what if: {text}{f', {why}' if (why := unread(name, hardware, dtype)) else ''}"
         for name, text in changes.items()
     ]
+    said += _borrowed_energy(hardware, dtype)
     assumed = sum(source.kind == "assumed" and name not in changes for name, source in hardware.source.items())
     origins = Counter(hardware.copied.values())
     if origins and assumed > MOSTLY * len(hardware.numbers):
         copied = ", ".join(f"{count} from {origin}" for origin, count in origins.most_common())
         said.append(f"{assumed} of {len(hardware.numbers)} numbers of {hardware.name} are assumed: copies, {copied}")
     return tuple(said)
+
+
+def _borrowed_energy(hardware: Profile, dtype: DType) -> Iterator[str]:
+    """The energy that bf16 lends a format, where a law of power gives the clock and the format's own is not known."""
+    rates = hardware.tensor.get(dtype.rate_name)
+    if (
+        rates is None
+        or rates.energy_j_per_flop is not None
+        or dtype.rate_name == "bf16"
+        or "bf16" not in hardware.tensor
+    ):
+        return
+    if hardware.power.static_w is None or hardware.power.energy_j_per_flop is None:
+        return
+    joule = energy_j_per_flop(dtype.rate_name, hardware)
+    yield (
+        f"a flop of {dtype.rate_name} takes {joule * 1e12:.4g} pJ: its energy is not known, and that of bf16 by cycle of "
+        "the tensor cores stands in"
+    )
 
 
 def _groups(columns: GemmColumns, positions: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:

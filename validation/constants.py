@@ -9,17 +9,20 @@ sentences of ``tilesight/calibrate/``, spreads those of the records; what others
 
 from __future__ import annotations
 
-import argparse
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from published import Compared, comparisons
+from script import parser_of, refuse
 
 from tilesight.calibrate.derive import DERIVATIONS, derive_numbers
-from tilesight.calibrate.fits import FITTED
+from tilesight.calibrate.fits import FITTED, RUNS_LEAST
 from tilesight.calibrate.found import Found
+from tilesight.calibrate.identity import records_folder
 from tilesight.calibrate.records import Records
+from tilesight.errors import TilesightError
 from tilesight.hardware.load import load_profile
 from tilesight.hardware.numbers import plain_number
 from tilesight.hardware.profile import Profile
@@ -30,8 +33,8 @@ FIGURES = ROOT / "docs" / "figures"
 RECORDS = ROOT / "validation" / "records"
 GPU = "h200_sxm"
 FAMILIES = (
-    "chip", "sm", "dram", "l2", "fill", "merging", "tensor", "alu", "sync", "dsmem", "link", "loop", "power", "launch",
-    "ends", "uncertainty",
+    "chip", "sm", "dram", "l2", "fill", "merging", "drift", "tensor", "alu", "sync", "dsmem", "link", "loop", "power",
+    "launch", "ends", "uncertainty",
 )  # fmt: skip
 """Tables of numbers; ``chip``, ``ends`` and ``tensor`` hold several of the profile's."""
 MEMBERS = {"chip": ("sm_count", "clock", "gpc"), "ends": ("epilogue", "rounds")}
@@ -41,8 +44,18 @@ RUNS = {"two_boards": 0.03, "two_runs": 0.03}
 """Comparisons of records, and the change above which a number is listed."""
 
 
+INTERVAL = (
+    "80th percentile of the relative error of the runs that this binds; of all runs where fewer than "
+    f"{RUNS_LEAST} are bound by it."
+)
+FIT, COUNTED = re.compile(r"rms ([0-9.]+) %"), re.compile(r"percentile of the error of (.+ runs.*)")
+"""What a note of the profile says of a fit through the model, and of how many runs an interval is taken."""
+
+
 def rule_of(number: str, record_names: set[str]) -> str:
     """How a number is read from these records, in words."""
+    if number.startswith("uncertainty."):
+        return INTERVAL
     if number in FITTED:
         return "Fitted, with others, to runs of kernels through the model."
     able = [derivation for derivation in DERIVATIONS if number in derivation.numbers]
@@ -56,13 +69,15 @@ def records_of(profile: Profile, number: str) -> tuple[str, ...]:
     return tuple(PurePosixPath(ref).stem for ref in source.ref) if source.kind in ("measured", "fitted") else ()
 
 
-def how_far(found: Found | None) -> str:
-    """Spread of repeats or misfit of a fit."""
+def how_far(found: Found | None, note: str | None = None) -> str:
+    """Spread of repeats or misfit of a fit; of what is fitted through the model, as the note in the profile has it."""
     if found is None:
-        return ""
+        fit, runs = FIT.search(note or ""), COUNTED.search(note or "")
+        return f"fit {fit[1]} %" if fit else runs[1] if runs else ""
     if found.misfit is not None:
         return f"fit {100 * found.misfit:.1f} %"
-    return "" if found.spread is None else f"{100 * found.spread:.1f} %"
+    said = "" if found.spread is None else f"{100 * found.spread:.1f} %"
+    return said if found.kept else f"{said}, kept by name"
 
 
 def numbers_table(profile: Profile, found: Mapping[str, Found], family: str) -> Iterator[str]:
@@ -73,8 +88,8 @@ def numbers_table(profile: Profile, found: Mapping[str, Found], family: str) -> 
     yield "|---|---|---|"
     for number, value in numbers.items():
         shown = " ".join(map(str, value)) if isinstance(value, tuple) else plain_number(value)
-        yield row(f"`{number}`", shown, how_far(found.get(number)))
-    yield from origins(profile, {number: number.split(".", 1)[-1] for number in numbers})
+        yield row(f"`{number}`", shown, how_far(found.get(number), profile.source[number].note))
+    yield from origins(profile, {number: (number.split(".", 1)[-1], "") for number in numbers})
 
 
 def kinds_table(profile: Profile, found: Mapping[str, Found], family: str) -> Iterator[str]:
@@ -91,22 +106,29 @@ def kinds_table(profile: Profile, found: Mapping[str, Found], family: str) -> It
         spreads = [each.spread for name in numbers if (each := found.get(f"{family}.{kind}.{name}")) and each.spread]
         cells = (numbers.get(name, "") for name in columns)
         yield row(f"`{kind}`", *cells, f"{100 * max(spreads):.1f} %" if spreads else "")
-    yield from origins(profile, {f"{family}.{kind}.{name}": name for kind in kinds for name in kinds[kind]})
+    yield from origins(profile, {f"{family}.{kind}.{name}": (name, kind) for kind in kinds for name in kinds[kind]})
 
 
-def origins(profile: Profile, numbers: Mapping[str, str]) -> Iterator[str]:
-    """A line for each record and rule (or citation), with the numbers that share it, in the words given."""
-    shared: dict[str, list[str]] = {}
-    for number, words in numbers.items():
+def origins(profile: Profile, numbers: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """A line for each rule (or citation), with the numbers that share it and the records that each is from.
+
+    ``numbers`` gives the words for each: its name, and the kind it is of, which is said where not all kinds share the rule.
+    """
+    shared: dict[str, dict[str, dict[str, list[str]]]] = {}
+    kinds: dict[str, list[str]] = {}
+    for number, (name, kind) in numbers.items():
         names, source = records_of(profile, number), profile.source[number]
-        said = f"{source.kind}, {'; '.join(source.ref)}"
-        if names:
-            said = f"{', '.join(f'`{name}`' for name in names)}. {rule_of(number, set(names))}"
-        if words not in shared.setdefault(said, []):
-            shared[said].append(words)
+        rule = rule_of(number, set(names)) if names else f"{source.kind}, {'; '.join(source.ref)}"
+        records = f" from {', '.join(f'`{record}`' for record in names)}" if names else ""
+        shared.setdefault(rule, {}).setdefault(records, {}).setdefault(name, []).append(kind)
+        kinds.setdefault(name, []).append(kind)
     yield ""
-    for said, those in shared.items():
-        yield f"- {', '.join(f'`{word}`' for word in those)}: {said}"
+    for rule, by_records in shared.items():
+        groups = []
+        for records, those in by_records.items():
+            words = (f"`{name}`" + ("" if of == kinds[name] else f" of {', '.join(of)}") for name, of in those.items())
+            groups.append(f"{', '.join(words)}{records}")
+        yield f"- {'; '.join(groups)}: {rule}"
 
 
 def comparison_table(rows: Iterable[Compared]) -> Iterator[str]:
@@ -191,24 +213,40 @@ def rewritten(text: str, tables: Mapping[str, list[str]]) -> str:
     for name, lines in tables.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         if text.count(begin) != 1 or text.count(end) != 1:
-            raise SystemExit(f"{PAGE.name} has no block {begin} ... {end}")
+            raise TilesightError(f"{PAGE.name} has no block {begin} ... {end}")
         before, rest = text.split(begin)
         text = "\n".join([before + begin, *lines, end + rest.split(end)[1]])
     return text
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, folder=False)
     parser.add_argument(
         "--compare", nargs=3, metavar=("NAME", "FIRST", "SECOND"), help="compare two folders of records"
     )
     given = parser.parse_args()
-    if given.compare:
-        name, first, second = given.compare
-        with (FIGURES / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file, lineterminator="\n").writerows(compare_folders(Path(first), Path(second)))
-        return
-    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), blocks()), encoding="utf-8")
+    try:
+        if given.compare:
+            write_comparison(*given.compare)
+        else:
+            PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), blocks()), encoding="utf-8")
+    except (TilesightError, OSError) as error:
+        refuse(str(error))
+
+
+def write_comparison(name: str, first: str, second: str) -> None:
+    """Compare two folders of records and write docs/figures/NAME.csv, which is left alone where one can't be read.
+
+    Raises
+    ------
+    TilesightError
+        If the name is none, or a folder is missing or holds no records, or damaged ones.
+    """
+    if not re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", name):
+        raise TilesightError(f"name {name!r} must be lower-case letters, digits and underscores")
+    rows = list(compare_folders(*(records_folder(Path(folder)) for folder in (first, second))))
+    with (FIGURES / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":

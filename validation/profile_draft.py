@@ -175,9 +175,9 @@ def _copied(name: str, value: float, draft: Draft, measured: Profile) -> Iterato
     bulk = ("tma", "row_", "full_box", "descriptor", "programmatic")  # came with the same architecture
     sister = draft.about["name"] == "h100_sxm"
     inside = ("alu", "sync", "dsmem", "sm", "tensor") if sister else ()
-    if table not in ("l2", "fill", "merging", LOOP, "launch", "epilogue", "rounds", "dram", *inside):
+    if table not in ("l2", "fill", "merging", "drift", LOOP, "launch", "epilogue", "rounds", "dram", *inside):
         return
-    if not sister and key.startswith(("latency_", "far_")) and table != "fill":
+    if not sister and key.startswith(("latency_", "far_")) and table not in ("fill", "merging"):
         return
     if table == "tensor" and not key.endswith("energy_j_per_flop"):
         return
@@ -187,7 +187,7 @@ def _copied(name: str, value: float, draft: Draft, measured: Profile) -> Iterato
     if sister and table != "dram":
         yield value, "same chip"
     elif table == "merging" and draft.about["architecture"] == "cdna2":
-        halves = key in ("loss_one_cta_rounds", "loss_many_ctas_elements")
+        halves = key == "spread_elements"
         yield value if halves else float(key.startswith("requests")), "no merging of requests in flight is known"
     elif name == "l2.copies_one_reader" and draft.numbers["l2.partitions"] == 1:
         yield 1.0, "one partition keeps one copy"

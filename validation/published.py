@@ -73,15 +73,16 @@ def values(profile: Profile, records: Records) -> dict[str, float]:
 
     number = profile.require
     return (
-        _clusters(cell, number)
+        _clusters(records, cell, number)
         | _memory(records, cell, number)
         | _tensor(cell, number)
         | _ends(records, number)
         | {"integer": number("alu.int32_mad.latency_cycles"), "link_load": number("link.load_bytes_per_s") / 1e9}
+        | _instructions(cell, number)
     )
 
 
-def _clusters(cell: Cell, number: Named) -> dict[str, float]:
+def _clusters(records: Records, cell: Cell, number: Named) -> dict[str, float]:
     """Shared memory of other CTAs: one CTA of 256 threads, 4 bytes a thread, one access in flight, one cluster."""
 
     def rate(operation: str, target: str, cluster: int) -> float:
@@ -108,8 +109,24 @@ def _clusters(cell: Cell, number: Named) -> dict[str, float]:
     issue = moved / rate("load", "local", 1) - latency("local", 1)
     remote_issue = moved / rate("load", "next", 2) - latency("peer", 2)
     relaxed = number("dsmem.2.barrier_relaxed_cycles")
+
+    def around(record: str, cycles: float, **where: object) -> float:
+        """Cycles of a chain beyond whole ones a load: the start and the end of its loop."""
+        return cell(record, "loads", **where) * (cycles % 1)
+
+    shared = cell("smem_latency", "cycles", part="shared")
+    store = {"method": "store_release", "cluster": 2, "warps": 8}
+    stored = records["cluster_barrier"].pick(**store)
+    filled = stored.where(stored.column("clusters") == stored.column("clusters").max(), "all clusters")
     return {
         "local_latency": latency("local", 1),
+        "local_whole": latency("local", 1) // 1,
+        "local_loads": cell("dsmem_latency", "loads", method="local", clusters=1, cluster=1),
+        "local_around": around("dsmem_latency", latency("local", 1), method="local", clusters=1, cluster=1),
+        "shared_latency": shared,
+        "shared_loads": cell("smem_latency", "loads", part="shared"),
+        "shared_around": around("smem_latency", shared, part="shared"),
+        "barrier_behind_store": float(np.median(filled.column("cycles"))),
         "self_latency": latency("self", 1),
         "self_and_integer": latency("self", 1) + number("alu.int32_mad.latency_cycles"),
         "pair_latency": latency("peer", 2),
@@ -162,6 +179,7 @@ def _memory(records: Records, cell: Cell, number: Named) -> dict[str, float]:
     return {
         "dram_bits": cell("device_limits", "dram_bus_bits", **limits),
         "dram_mhz": cell("device_limits", "dram_clock_hz", **limits) / 1e6,
+        "write_below_reads": 100 * (1 - write / number("dram.bandwidth_read_bytes_per_s")),
         "dram_tiles": number("dram.bandwidth_read_bytes_per_s") * number("dram.tiles_read_share"),
         "mix_costs": 100 * (1 - mix(7, 1) / mix(1, 0)),
         "mix_1_3": mix(1, 3) / 1e12,
@@ -172,6 +190,19 @@ def _memory(records: Records, cell: Cell, number: Named) -> dict[str, float]:
         "fill_few": fills(few)[1],
         "fill_all": fills(records.sm_count)[1],
         "store_few": float(np.median(stored[stores.column("tile_bytes") >= 2**15])),
+    }
+
+
+def _instructions(cell: Cell, number: Named) -> dict[str, float]:
+    """Rates as the programming guide counts them, and what more warps change."""
+
+    def rate(op: str, warps: int) -> float:
+        return cell("alu_rate", "ops_per_cycle_per_sm", part="rate", op=op, warps=warps)
+
+    return {
+        "convert_instructions": number("alu.convert_bf16.ops_per_cycle_per_sm") / 2,
+        "fp32_issued": number("alu.fp32_fma.ops_per_cycle_per_sm") / 32,
+        **{f"{op}_{warps}": rate(op, warps) for op in ("hfma2", "dfma") for warps in (16, 32)},
     }
 
 

@@ -9,8 +9,9 @@ for tests, examples and the documentation; accuracy is scored on whole tables.
 """
 
 import csv
-import sys
 from pathlib import Path
+
+from script import parser_of, refuse
 
 CUBLAS_ROWS = 40
 TRITON_PRODUCTS, TRITON_CONFIGS = 5, 10
@@ -59,6 +60,11 @@ def main(tables: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python validation/sample_records.py TABLES_FOLDER OUT_FOLDER")
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    parser = parser_of(__doc__, folder=False)
+    parser.add_argument("tables", type=Path, metavar="TABLES_FOLDER", help="folder of gemm_cublas.csv, gemm_triton.csv")
+    parser.add_argument("out", type=Path, metavar="OUT_FOLDER", help="folder for the sample")
+    given = parser.parse_args()
+    missing = [name for name in SAMPLES if not (given.tables / name).is_file()]
+    if missing:
+        refuse(f"no {' and no '.join(missing)} in {given.tables}")
+    main(given.tables, given.out)

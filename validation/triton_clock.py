@@ -10,8 +10,12 @@ Output     OUT_DIR/triton_clock.csv and .toml
 from __future__ import annotations
 
 import pathlib
-import sys
 import time
+
+from script import parsed, parser_of
+
+if __name__ == "__main__":  # before PyTorch is imported, so that --help needs none
+    OPTIONS = parsed(parser_of(__doc__))
 
 import torch
 import triton
@@ -82,7 +86,7 @@ def gemm_run(operands: Operands, config: Config, rows: int, cols: int, k: int):
 
 
 def main() -> None:
-    folder = pathlib.Path(sys.argv[1])
+    folder = pathlib.Path(OPTIONS.folder)
     operands, out = Operands(40_000_000, 20_000_000), torch.zeros(1024 * 1024, device="cuda")
     stamps = torch.zeros(STAMP_FIELDS * 800 * LAUNCHES, device="cuda", dtype=torch.int64)
     wide, square, small = (

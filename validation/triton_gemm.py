@@ -21,6 +21,11 @@ Run        python3 validation/triton_gemm.py              prints one line per ch
 
 from __future__ import annotations
 
+from script import parsed, parser_of
+
+if __name__ == "__main__":  # before PyTorch is imported, so that --help needs none
+    parsed(parser_of(__doc__, folder=False))
+
 import torch
 import triton
 import triton.language as tl

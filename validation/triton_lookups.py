@@ -1,7 +1,9 @@
 """L2 lookups and DRAM bytes of the Triton products, counted by Nsight Compute.
 
-    python3 validation/triton_lookups.py OUT_DIR       runs the profiler on `--launch` below, then writes the record
-    python3 validation/triton_lookups.py --launch FIRST LAST     launches points FIRST..LAST-1 once each
+Run        python3 validation/triton_lookups.py OUT_DIR
+Output     OUT_DIR/triton_lookups.csv and .toml, and what ncu wrote (triton_lookups.ncu_FIRST.csv, no record)
+
+The profiler runs this script with `OUT_DIR --launch FIRST LAST`, which launches points FIRST..LAST-1 once each.
 
 Caches are flushed before every launch (cache control all) and clocks are left alone. Metric names are kept verbatim as
 column names. asked_bytes: operand bytes all tiles load (whole tiles, k as it is) ; lookup_share: L2 lookups by SMs for
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import time
 
+from script import parsed, parser_of
 from triton_plans import points_lookups
 
 METRICS = [
@@ -68,13 +71,14 @@ def profile(folder: pathlib.Path, first: int, last: int) -> list[dict]:
         ",".join(METRICS),
         sys.executable,
         __file__,
+        str(folder),
         "--launch",
         str(first),
         str(last),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"ncu_{first}.csv").write_text(done.stdout)
+    (folder / f"triton_lookups.ncu_{first}.csv").write_text(done.stdout)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     counted = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row["ID"].isdigit()]
     points = points_lookups()[first:last]
@@ -97,10 +101,10 @@ def profile(folder: pathlib.Path, first: int, last: int) -> list[dict]:
     return rows
 
 
-def main() -> None:
+def main(folder: pathlib.Path) -> None:
     from triton_timing import sm_clock_hz, write_record
 
-    folder, total = pathlib.Path(sys.argv[1]), len(points_lookups())
+    total = len(points_lookups())
     share, rows, begun, before_hz = 72, [], time.time(), sm_clock_hz()
     for first in range(0, total, share):
         rows += profile(folder, first, min(first + share, total))
@@ -116,7 +120,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--launch":
-        launch_points(int(sys.argv[2]), int(sys.argv[3]))
+    parser = parser_of(__doc__)
+    parser.add_argument("--launch", nargs=2, type=int, metavar=("FIRST", "LAST"), help="launch these points alone")
+    options = parsed(parser, tools=() if "--launch" in sys.argv else ("ncu",))
+    if options.launch:
+        launch_points(*options.launch)
     else:
-        main()
+        main(pathlib.Path(options.folder))

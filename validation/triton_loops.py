@@ -10,13 +10,13 @@ Output     OUT_DIR/triton_NAME.csv and .toml for each experiment
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import pathlib
 import sys
 import time
 
 import triton_plans as plans
+from script import parsed, parser_of
 
 EXPERIMENTS = {  # in the order they run
     "descriptors": (plans.points_descriptors, "device-made against host-made tensor descriptors; warm"),
@@ -73,11 +73,14 @@ def run_experiment(operands, name: str, folder: pathlib.Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--only", default=",".join(EXPERIMENTS))
-    parser.add_argument("--workers", type=int, default=12)
-    options = parser.parse_args()
+    parser = parser_of(__doc__)
+    parser.add_argument("--only", default=",".join(EXPERIMENTS), metavar="NAME,...", help="these: %(default)s")
+    parser.add_argument("--workers", type=int, default=12, help="compilers at a time (%(default)s)")
+    options = parsed(parser)
+    for name in options.only.split(","):
+        if name not in EXPERIMENTS:
+            parser.error(f"no experiment {name!r}; known: {', '.join(EXPERIMENTS)}")
+    folder = pathlib.Path(options.folder)
     begun = time.time()
     import torch  # before the fork: the workers share it
     import triton_gemm
@@ -92,7 +95,7 @@ def main() -> None:
     print(software_versions())
     operands = Operands()
     for name in options.only.split(","):
-        run_experiment(operands, name, options.folder)
+        run_experiment(operands, name, folder)
     torch.cuda.synchronize()
     if problems:
         sys.exit("some configurations disagree with float64")

@@ -14,9 +14,13 @@ from __future__ import annotations
 import itertools
 import pathlib
 import statistics
-import sys
 import threading
 import time
+
+from script import parsed, parser_of
+
+if __name__ == "__main__":  # before PyTorch is imported, so that --help needs none
+    OPTIONS = parsed(parser_of(__doc__))
 
 import torch
 from triton_gemm import launch
@@ -203,7 +207,7 @@ def cold_rows(operands: Operands) -> list[dict]:
 
 
 def main() -> None:
-    folder = pathlib.Path(sys.argv[1])
+    folder = pathlib.Path(OPTIONS.folder)
     operands = Operands()
     before_hz, begun = sm_clock_hz(), time.time()
     write_record(

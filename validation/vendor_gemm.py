@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-import sys
+
+from script import parsed, parser_of
+
+if __name__ == "__main__":  # before PyTorch is imported, so that --help needs none
+    OPTIONS = parsed(parser_of(__doc__))
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -59,7 +63,7 @@ def kernels_of(runs) -> list[list[tuple[str, float]]]:
 
 
 def main() -> None:
-    out = pathlib.Path(sys.argv[1])
+    out = pathlib.Path(OPTIONS.folder)
     operands = Operands(elements=270_000_000, c_elements=70_000_000)
     scratch = torch.empty(FLUSH_BYTES // 4, device="cuda", dtype=torch.float32)
     plans = [("steps", *shape) for shape in itertools.product(STEPS_M, STEPS_N, STEPS_K)]

@@ -1,7 +1,9 @@
 """DRAM bytes of products repeated on the same buffers, counted by Nsight Compute: what of the operands L2 still holds.
 
-    python3 validation/warm_residency.py OUT_DIR       runs the profiler on `--launch` below, then writes the record
-    python3 validation/warm_residency.py --launch      launches each product REPEATS times in a row
+Run        python3 validation/warm_residency.py OUT_DIR
+Output     OUT_DIR/warm_residency.csv and .toml, and what ncu wrote (warm_residency.ncu.csv, no record)
+
+The profiler runs this script with `OUT_DIR --launch`, which launches each product REPEATS times in a row.
 
 Caches are left alone (cache control none) and the counters fit one pass, so that nothing replays; the last of the repeats
 is kept. resident_share = 1 - DRAM bytes read / operand bytes (lockstep reads of tiny re-reads apart).
@@ -14,6 +16,8 @@ import io
 import pathlib
 import subprocess
 import sys
+
+from script import parsed, parser_of
 
 REPEATS = 4
 METRICS = ["dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum", "lts__t_sectors_srcunit_tex.sum"]
@@ -41,15 +45,15 @@ def launch_points() -> None:
     torch.cuda.synchronize()
 
 
-def main() -> None:
+def main(folder: pathlib.Path) -> None:
     from triton_timing import sm_clock_hz, write_record
 
-    folder, before_hz = pathlib.Path(sys.argv[1]), sm_clock_hz()
+    before_hz = sm_clock_hz()
     command = ["ncu", "--clock-control", "none", "--cache-control", "none", "-k", "regex:^gemm_|nvjet|splitK"]
     command += ["--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS)]
-    done = subprocess.run([*command, sys.executable, __file__, "--launch"], capture_output=True, text=True)
+    done = subprocess.run([*command, sys.executable, __file__, str(folder), "--launch"], capture_output=True, text=True)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ncu_warm.csv").write_text(done.stdout)
+    (folder / "warm_residency.ncu.csv").write_text(done.stdout)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     counted = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row["ID"].isdigit()]
     mains = [row for row in counted if "splitKreduce" not in row["Kernel Name"]]
@@ -79,7 +83,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--launch":
+    parser = parser_of(__doc__)
+    parser.add_argument("--launch", action="store_true", help="launch the products alone")
+    options = parsed(parser, tools=() if "--launch" in sys.argv else ("ncu",))
+    if options.launch:
         launch_points()
     else:
-        main()
+        main(pathlib.Path(options.folder))

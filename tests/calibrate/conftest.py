@@ -185,7 +185,7 @@ def bare(tmp_path, monkeypatch):
 def record(tmp_path):
     """Function that writes a record of a few rows and gives the records of its folder."""
     from tilesight.calibrate.records import Records
-    from tilesight.calibrate.run import write_rows
+    from tilesight.calibrate.stored import write_rows
 
     def write(name, rows, hardware=None):
         write_rows(tmp_path / f"{name}.csv", rows)

@@ -83,9 +83,40 @@ def test_a_required_number_that_is_nowhere(base):
         assemble(base, {}, name="round", same_gpu=True, missing={"sm_count": "needs record x"})
 
 
-def test_numbers_that_contradict_each_other_are_refused(base):
-    with pytest.raises(ProfileError, match="round: dram.bandwidth_read_bytes_per_s = 6e12 is above"):
-        assemble(base, {READ: Found(6e12, 0.0, ("dram_read",))}, name="round", same_gpu=True)
+def test_a_number_that_contradicts_what_is_stated_is_left_out(base):
+    made = assemble(base, {READ: Found(6e12, 0.0, ("dram_read",))}, name="round", same_gpu=True)
+    assert made.left_out == {
+        READ: "dram.bandwidth_read_bytes_per_s = 6e12 is above dram.bandwidth_peak_bytes_per_s = 5e12 (dram_read.csv)"
+    }
+    assert READ not in made.profile.numbers
+
+
+def test_absurd_numbers_leave_the_others(base):
+    found = {
+        READ: Found(1e30, 0.0, ("dram_read",)),
+        WRITE: Found(3e12, 0.0, ("dram_write",)),
+        EVENT: Found(-1e-6, None, ("dirty_lines",)),
+        "launch.kernel_start_s": Found(1e-6, None, ("launch_overhead",)),
+    }
+    made = assemble(base, found, name="round", same_gpu=True, place=lambda number: f"{number.records[0]}.csv:7")
+    assert set(made.left_out) == {READ, EVENT}
+    assert made.left_out[READ].startswith("dram.bandwidth_read_bytes_per_s = 1e30 is outside 1e10..1e14; give bytes")
+    assert made.left_out[EVENT].endswith("(dirty_lines.csv:7)")
+    assert (made.profile.numbers[WRITE], made.profile.numbers["launch.kernel_start_s"]) == (3e12, 1e-6)
+
+
+def test_of_two_that_contradict_the_one_that_spoils_most_is_left_out(base):
+    # one pair of neighbours is absurd; of fours, eights and sixteens there are as many as there can be
+    names = [f"gpc.max_active_clusters.{size}" for size in (2, 4, 8, 16)]
+    found = {name: Found(count, None, ("device_limits",)) for name, count in zip(names, (1, 24, 12, 6), strict=True)}
+    made = assemble(base, found, name="round", same_gpu=True)
+    assert set(made.left_out) == {names[0]}
+
+
+def test_an_absurd_number_that_is_required(base):
+    found = {"sm_count": Found(10**9, None, ("device_limits",))}
+    with pytest.raises(ProfileError, match=r"needs sm_count \(sm_count = 1000000000 .*device_limits.csv"):
+        assemble(base, found, name="round", same_gpu=True)
 
 
 def test_required_numbers():

@@ -1,5 +1,7 @@
 """Compiling into a cache: what changes is compiled again, what fails is not kept."""
 
+import time
+
 import pytest
 
 from tilesight.calibrate.build import Job, build, cache_folder, compile_all, jobs_for
@@ -42,6 +44,27 @@ def test_a_change_is_compiled(machine, kernel, tmp_path, changed):
         file.write("// more\n")
     compile_once(Job(kernel, "sm_90a"))
     assert len(machine.compiled) == 2
+
+
+def test_what_a_loss_of_power_left_is_compiled_again(machine, kernel):
+    (first,) = compile_once(Job(kernel, "sm_90a"))
+    first.result.write_bytes(b"")
+    (again,) = compile_once(Job(kernel, "sm_90a"))
+    assert again.result.stat().st_size > 0
+    again.result.chmod(0o644)
+    (last,) = compile_once(Job(kernel, "sm_90a"))
+    assert last.result.stat().st_mode & 0o100
+    assert len(machine.compiled) == 3
+
+
+def test_a_compiler_has_a_limit(machine, kernel, monkeypatch):
+    monkeypatch.setattr("tilesight.calibrate.build.LIMIT_S", 0.3)
+    nvcc = machine.tools / "nvcc"
+    nvcc.write_text("#!/bin/sh\ncase $1 in --version) echo release 13; exit;; esac\nsleep 30\n", encoding="utf-8")
+    started = time.monotonic()
+    (failed,) = compile_once(Job(kernel, "sm_90a"))
+    assert (failed.result, failed.complaint) == (None, "nvcc took longer than 0.3 s")
+    assert time.monotonic() - started < 5
 
 
 def test_target_and_kind_have_results_of_their_own(machine, kernel):

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from tilesight.calibrate.suite import ELSEWHERE, Benchmark, read_suite
+from tilesight.check import check_profile
 from tilesight.cli.program import main
 from tilesight.hardware.load import load_profile, missing_records
 from tilesight.hardware.write import to_toml
 
 RECORDS = Path(__file__).parent.parent.parent / "validation" / "records" / "h200_sxm"
+RESIDENCY = "validation/warm_residency.py"
+"""The sweep of footprints stands for it."""
 READ = "dram.bandwidth_read_bytes_per_s"
 
 
@@ -62,9 +65,18 @@ def test_a_whole_calibration(machine, run, tmp_path):
     # what needs other tools is named with them, in skipped parts and in the numbers that are missing
     assert set(ELSEWHERE) <= set(result["skipped"])
     assert result["kept"]["merging.window_l2_s"]["records"] == ["merge_counted"]
-    assert result["missing"]["fill.row_16_s"].endswith("(validation/triton_loops.py, with Triton and PyTorch)")
+    assert result["missing"]["fill.row_16_s"].endswith("(validation/triton_loops.py, with PyTorch, Triton and pynvml)")
     assert "fill.row_16_s" not in profile.numbers
     assert "l2.dirty_evicted_share" in result["left_out"]
+    # what the profile can't do yet is what `profiles check` says, and which commands change that
+    assert result["gemm"] == check_profile(path).to_dict()["gemm"]
+    assert {"l2.dirty_evicted_share", "launch.start_specialized_s", "fill.row_16_s"} <= set(result["gemm"]["lacks"])
+    assert result["tables"]["lack"] == ["launch.graph_gap_s", "launch.event_s", "launch.cold_extra_s"]
+    folder = "calibration/validation/records/h200_sxm"
+    *scripts, again = result["remedies"]
+    assert [line.split()[1] for line in scripts] == sorted({ELSEWHERE[name][0] for name in ELSEWHERE} - {RESIDENCY})
+    assert all(line.split()[2] == f"{folder}:" and "PyTorch, Triton and pynvml" in line for line in scripts)
+    assert again.startswith(f"tilesight calibrate --from {folder} --keep l2.dirty_evicted_share: ")
     # one line a step on stderr where it is no terminal
     assert err[0].startswith("build 1/")
     assert sum(line.startswith("run ") for line in err) == len(result["ran"])
@@ -89,6 +101,10 @@ def test_progress_and_report_for_a_reader(machine, capsys, monkeypatch, tmp_path
     assert "dram.bandwidth_read_bytes_per_s" in out
     assert "suite      3 benchmarks in" in out  # device_limits comes along
     assert "run 3/3 dram_copy: 36 points" in err
+    usable = " ".join(out[out.index("what the profile is good for") :].split())
+    assert "matrix products lack: " in usable
+    assert "tables that compare scores lack: launch.graph_gap_s" in usable
+    assert "tilesight calibrate --only " in usable
 
 
 def test_a_spread_above_five_percent(machine, run):
@@ -156,9 +172,24 @@ def test_no_gpu(bare, refused):
     assert refused().startswith("no nvidia-smi on the path")
 
 
+def test_bad_names_come_before_a_missing_driver(bare, refused):
+    assert refused("--only", "nosuch").startswith("no microbenchmark 'nosuch'")
+    assert refused("--check", "--only", "nosuch").startswith("no microbenchmark 'nosuch'")
+
+
 def test_no_compiler(machine, refused):
     (machine.tools / "nvcc").unlink()
     assert "no nvcc on the path" in refused()
+
+
+def test_no_host_compiler(machine, refused):
+    # as nvcc says it on a machine with the toolkit and without g++
+    said = "gcc: No such file or directory\\nnvcc fatal   : Failed to preprocess host compiler properties."
+    nvcc = machine.tools / "nvcc"
+    broken = nvcc.read_text(encoding="utf-8").replace("while [", f"printf '{said}' >&2; exit 1\nwhile [", 1)
+    nvcc.write_text(broken, encoding="utf-8")
+    for words in (["--only", "dram_read"], ["--build-only", "--only", "dram_read"]):
+        assert "finds no host C++ compiler (gcc: No such file or directory); install one" in refused(*words)
 
 
 def test_no_base_is_refused_before_anything_runs(machine, refused):
@@ -189,6 +220,68 @@ def test_check(machine, run, tmp_path):
     (moved,) = (each for each in result["moved"] if each["name"] == READ)
     assert (moved["before"], moved["after"], moved["allowed"]) == (4.75e12, 4.59e12, 0.02)
     assert (result["name"], result["gpu"]) == ("fast", "NVIDIA H200")
+
+
+def files(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_check_leaves_the_records_of_a_profile_alone(machine, run, tmp_path):
+    assert run("--only", "dram_read,dram_write")[0] == 0
+    out = tmp_path / "calibration"
+    before = files(out)
+    machine.mark("wrong", "dram_write")
+    status, result, _ = run("--check", "--only", "dram_read,dram_write")
+    assert status == 1
+    assert set(result["failed"]) == {"dram_write"}
+    assert READ in result["checked"]
+    assert before.items() <= files(out).items()
+    folder = tmp_path / result["records"]
+    assert folder.parent == out / "check"
+    assert sorted(path.stem for path in folder.glob("*.csv")) == ["device_limits", "dram_read"]
+    assert run("--check", "--only", "dram_read")[1]["records"] != result["records"]
+
+
+def test_nothing_that_compiles(machine, run, capsys):
+    for stem in ("dram_read", "device_limits"):
+        machine.mark("broken", stem)
+    for words in (["--only", "dram_read"], ["--check", "--only", "dram_read"]):
+        status, result, _ = run(*words)
+        assert status == 1
+        assert result["problem"] == "no benchmark gave a record"
+        assert result["failed"]["dram_read"] == 'dram_read.cu does not compile: x.cu(3): error: expected a ";"'
+    assert main(["calibrate", "--only", "dram_read"]) == 1
+    assert "dram_read.cu does not compile" in capsys.readouterr().out
+
+
+def test_the_sizes_of_the_chip_fail(machine, run):
+    machine.mark("wrong", "device_limits")
+    status, result, _ = run("--only", "dram_read")
+    assert status == 1
+    assert result["failed"] == {"device_limits": "./device_limits ended with 1: check failed: sum is off"}
+    assert "a profile needs sm_count (needs record device_limits)" in result["problem"]
+
+
+def test_what_a_loss_of_power_left_is_measured_again(machine, run, tmp_path, refused):
+    assert run("--only", "dram_read,dram_write")[0] == 0
+    folder = tmp_path / "calibration" / "validation" / "records" / "h200_sxm"
+    for name in ("device_limits", "dram_read"):
+        (folder / f"{name}.csv").write_bytes(b"")
+        (folder / f"{name}.toml").write_text('gpu = "NVID', encoding="utf-8")
+    status, result, _ = run("--only", "dram_read")
+    assert (status, [row["name"] for row in result["ran"]]) == (0, ["device_limits", "dram_read"])
+    assert READ in result["kept"]
+    (folder / "dram_write.toml").write_text('gpu = "NVID', encoding="utf-8")  # not of those that are measured again
+    assert refused("--only", "dram_read").startswith("dram_write.toml: not a TOML file")
+
+
+def test_from_records_of_another_gpu_than_those_there(machine, run, refused, tmp_path):
+    assert run("--only", "dram_read", "--name", "mine")[0] == 0
+    machine.gpu("NVIDIA H100 80GB HBM3", "9.0")
+    assert run("--only", "dram_read", "--name", "mine", "--out", "other")[0] == 0
+    before = files(tmp_path / "calibration")
+    assert "holds records of 'NVIDIA H200' and this is 'NVIDIA H100 80GB HBM3'" in refused("--from", "other")
+    assert files(tmp_path / "calibration") == before
 
 
 def test_from_records_of_an_earlier_run(bare, run, tmp_path):
@@ -251,6 +344,13 @@ def test_build_only_needs_a_compiler(bare, refused):
         (["--check", "--keep", "launch.event_s"], "--check takes PROFILE"),
         (["--from", "nowhere"], "no records in nowhere"),
         (["--from", "nowhere", "--only", "dram_read"], "--only says what to run"),
+        (["--only", "dram_reads"], "no microbenchmark 'dram_reads'"),
+        (["--only", ""], "--only '' names nothing; give names, separated by commas, or leave the option out"),
+        (["--only", ","], "--only ',' names nothing"),
+        (["--keep", " "], "--keep ' ' names nothing"),
+        (["--out", ""], "--out '' names nothing; give one or leave the option out"),
+        (["--from", ""], "--from '' names nothing"),
+        (["--name", ""], "--name '' names nothing"),
         (["--only", "vendor_gemm"], "record 'vendor_gemm' is not of the suite: validation/vendor_gemm.py makes it"),
     ],
 )

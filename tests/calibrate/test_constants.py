@@ -9,6 +9,7 @@ import pytest
 
 from tilesight.calibrate.records import Records
 from tilesight.calibrate.run import write_rows
+from tilesight.errors import TilesightError
 
 ROOT = Path(__file__).parent.parent.parent
 VALIDATION = ROOT / "validation"
@@ -70,6 +71,33 @@ def test_every_measured_number_has_a_rule(constants, h200):
             assert constants.rule_of(number, set(names)), number
 
 
+def test_what_stands_beside_a_number(constants, h200):
+    # spreads, fits through the model, numbers kept by name, runs of an interval: as records and notes have them
+    lines = "\n".join(line for family in constants.FAMILIES for line in constants.blocks()[family]).splitlines()
+    beside = {
+        line.split("`")[1]: line.split("|")[3].strip() for line in lines if line.startswith("| `") and "." in line
+    }
+    for number in ("l2.dirty_evicted_share", "launch.event_s", "launch.cold_extra_s"):
+        assert re.fullmatch(r"[0-9.]+ %, kept by name", beside[number]), number
+    assert not any("kept" in said for number, said in beside.items() if not number.startswith(("l2.d", "launch.")))
+    for number in constants.FITTED:
+        said = beside[number]
+        if number.startswith("uncertainty."):
+            assert re.match(r"(all )?[0-9]+ runs", said), number
+        else:
+            assert re.fullmatch(r"fit [0-9.]+ %", said), number
+    assert constants.rule_of("uncertainty.tma", set()).startswith("80th percentile of the relative error of the runs")
+
+
+def test_a_rule_is_said_once_and_names_its_formats(constants):
+    for family in constants.FAMILIES:
+        rules = [line.split(": ", 1)[1] for line in constants.blocks()[family] if line.startswith("- ")]
+        assert len(rules) == len(set(rules)), family
+    tensor = "\n".join(constants.blocks()["tensor"])
+    assert "`rate_burst_flop_per_s` of bf16, `rate_sustained_flop_per_s` of bf16 from `power_gemm`: " in tensor
+    assert "`rate_burst_flop_per_s` of tf32, fp16, fp8, int8" in tensor
+
+
 def test_differences_have_a_reason(constants, h200):
     from published import LIMITS, comparisons
 
@@ -84,7 +112,7 @@ def test_differences_have_a_reason(constants, h200):
 
 
 def test_a_page_without_a_block_is_refused(constants):
-    with pytest.raises(SystemExit, match="has no block <!-- chip: begin -->"):
+    with pytest.raises(TilesightError, match="has no block <!-- chip: begin -->"):
         constants.rewritten("nothing here", {"chip": ["x"]})
     page = "above\n<!-- a: begin -->\nstale\n<!-- a: end -->\nbelow"
     assert constants.rewritten(page, {"a": ["x", "y"]}) == "above\n<!-- a: begin -->\nx\ny\n<!-- a: end -->\nbelow"

@@ -4,6 +4,7 @@ import pytest
 
 from tilesight.calibrate.found import Found
 from tilesight.calibrate.moved import check_profile, found_another_way
+from tilesight.errors import TableError
 
 READ = "dram.bandwidth_read_bytes_per_s"  # 4e12 in the tests' profile
 
@@ -54,3 +55,8 @@ def test_what_other_records_give_is_not_compared(h200):
     assert found_another_way(h200, found) == {
         "l2.associativity": "the profile has it from warm_residency; l2_read gives 74"
     }
+
+
+def test_a_spread_is_never_negative():
+    with pytest.raises(TableError, match="vendor_gemm: spread = -0.1 is no spread; it is 0 or more"):
+        Found(1e-6, -0.1, ("vendor_gemm",))

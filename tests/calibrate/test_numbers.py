@@ -187,7 +187,12 @@ def test_launches(record):
     assert launch.event(records).value == pytest.approx(2.5e-6)
     # 4 us colder; less 1.5 us that events add to a node, less 1000 cycles at 2 GHz
     found = launch.cold_extra(records)
-    assert (found.value, found.spread) == (pytest.approx(2e-6), 0.03)
+    # spread: 50 ns of 5 us warm, 90 between events, 30 of a node, 11 of 2200 cycles; 181 ns of 2 us
+    assert (found.value, found.spread) == (pytest.approx(2e-6), pytest.approx(0.0905))
+    assert launch.graph_gap(records).spread == pytest.approx(0.05)  # 50 ns of 1 us
+    assert launch.event(records).spread == pytest.approx((90 + 30 + 50) / 2500)
+    bare = record("vendor_gemm", [{"extra_kernels": 0, "warm_s": 5e-6, "main_s": 4e-6}])
+    assert launch.graph_gap(bare).spread is None
 
 
 def test_reduction(record):
@@ -229,7 +234,7 @@ def test_what_cannot_be_derived_says_which_record_it_needs(tmp_path, hw):
     assert derived.found == {}
     assert derived.missing["dram.bandwidth_read_bytes_per_s"] == "needs record dram_read"
     assert derived.missing["fill.row_16_s"] == (
-        "needs record triton_unaligned (validation/triton_loops.py, with Triton and PyTorch)"
+        "needs record triton_unaligned (validation/triton_loops.py, with PyTorch, Triton and pynvml)"
     )
     assert derived.missing["l2.associativity"].startswith("needs record warm_residency (validation/warm_residency.py")
 
@@ -246,8 +251,8 @@ def test_a_record_that_lacks_a_row_or_a_cell(record):
     shape = {"part": "fill", "method": "tma", "level": "l2", "active_sms": 1, "share": 1, "background": "none"}
     records = record("stage_fill", [{**shape, "stage_bytes": 128, "cycles": "", "spread": 0.1}] * 3)
     assert derive_numbers(records).missing["fill.row_128_s"]
-    records = record("triton_lookups", [{"m": 1}])
-    assert "no column" in derive_numbers(records).missing["merging.loss_bulk"]
+    records = record("triton_drift_tiles", [{"part": "rank"}])
+    assert "no column" in derive_numbers(records).missing["drift.tensor_spread"]
 
 
 def test_the_first_derivation_that_can_does(tmp_path):

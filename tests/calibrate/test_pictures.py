@@ -158,6 +158,7 @@ def test_labels_do_not_lie_on_each_other(plots):
 
 def test_the_command_writes_pictures_and_numbers(plots, tmp_path, monkeypatch, capsys):
     path = ROOT / "validation" / "plot_records.py"
+    monkeypatch.syspath_prepend(path.parent)
     spec = importlib.util.spec_from_file_location("plot_records", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -171,8 +172,16 @@ def test_the_command_writes_pictures_and_numbers(plots, tmp_path, monkeypatch, c
     for name in written:  # the same records give the same bytes
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     monkeypatch.setattr(sys, "argv", [*words[:-1], "dram_mixes"])
-    with pytest.raises(UnsupportedError, match="no picture 'dram_mixes'. Did you mean 'dram_mix'|known: "):
+    with pytest.raises(SystemExit, match="2"):
         module.main()
+    assert "no picture 'dram_mixes'; known: " in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(sys, "argv", [str(path), str(RECORDS), str(tmp_path / "three")])
+    with pytest.raises(SystemExit, match="2"):
+        module.main()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("pip install 'tilesight[plots]' (in a checkout: pip install '.[plots]')")
+    assert not (tmp_path / "three").exists()
 
 
 def test_figures_of_the_docs_show_the_records(records):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tilesight.calibrate.records import Record, Records, largest, spread_of
+from tilesight.calibrate.records import DamagedRecordError, Record, Records, largest, spread_of
 from tilesight.errors import MissingFileError, TableError, UnsupportedError
 
 ROWS = [
@@ -46,7 +46,7 @@ def test_what_is_not_there(record, tmp_path):
         records["copy"].pick(way="a")
     with pytest.raises(TableError, match=r"copy.csv: no row with many nodes"):
         records["copy"].where(np.array([False] * 3), "many nodes")
-    with pytest.raises(TableError, match=r"copy.csv:method: could not convert"):
+    with pytest.raises(TableError, match=r"copy.csv:2:method: 'a' is no number; a finite number"):
         records["copy"].column("method")
 
 
@@ -57,12 +57,24 @@ def test_what_is_not_there(record, tmp_path):
         ("a,b\n", "no rows"),
         ("", "no rows"),
         ('"a', "not a CSV"),
+        ("a,a\n1,2\n", "a.csv:1: two columns 'a'"),
+        ("a,b\n1,2\n3,\n5,abc\n7,8\n", "a.csv:4:b: 'abc' where 2 rows hold numbers; a finite number, or an empty cell"),
+        ("a,b\n1,2\n3,inf\n", "a.csv:3:b: 'inf' where 1 rows hold numbers"),
     ],
 )
 def test_malformed(tmp_path, text, problem):
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(TableError, match=problem):
+    with pytest.raises(DamagedRecordError, match=problem):
         Record.read(tmp_path / "a.csv")
+
+
+def test_text_columns_stay_text(tmp_path):
+    (tmp_path / "a.csv").write_text("way,n\nall,1\nsome,nan\n3,\n", encoding="utf-8")
+    record = Record.read(tmp_path / "a.csv")
+    assert [row["way"] for row in record.rows] == ["all", "some", "3"]
+    assert np.isnan(record.column("n")).tolist() == [False, True, True]
+    with pytest.raises(DamagedRecordError, match="a.csv:3:way: 'some' is no number"):  # the line in the file
+        record.pick(way="some").column("way")
 
 
 def test_names_and_gpu(record, tmp_path):
@@ -96,3 +108,15 @@ def test_sizes_of_the_chip(record, hw):
     assert (elsewhere.sm_count, elsewhere.boost_hz) == (hw.sm_count, hw.clock.boost_hz)
     with pytest.raises(UnsupportedError, match="sm_count is needed and no base profile states it"):
         _ = Records(records.folder / "none").sm_count
+
+
+def test_sizes_of_the_chip_that_are_none(record):
+    row = {"what": "limits", "sms": 132, "clock_hz": 2e9, "l2_bytes": 2**26}
+    assert record("device_limits", [row, row]).sm_count == 132
+    with pytest.raises(TableError, match=r"device_limits.csv:2:sms: 132.7 is no count; a whole number is allowed"):
+        _ = record("device_limits", [row | {"sms": 132.7}]).sm_count
+    contradicting = record("device_limits", [row, row | {"sms": 144, "clock_hz": 1e9}])
+    with pytest.raises(TableError, match=r"device_limits.csv:3:sms: 144 where line 2 has 132; one number is allowed"):
+        _ = contradicting.sm_count
+    with pytest.raises(TableError, match=r"device_limits.csv:3:clock_hz: 1e\+09 where line 2 has 2e\+09"):
+        _ = contradicting.boost_hz

@@ -47,6 +47,7 @@ def test_a_record(machine, ran):
         "record", "source", "source_sha256", "gpu", "target", "driver", "compiler", "flags", "power_limit_w",
         "sm_clock_max_mhz", "memory_clock_max_mhz", "sm_clock_before_mhz", "sm_clock_after_mhz",
         "memory_clock_after_mhz", "power_after_w", "temperature_after_c", "date", "commands", "registers",
+        "rows", "csv_sha256",
     ]  # fmt: skip
     assert (about["gpu"], about["target"], about["compiler"]) == ("NVIDIA H200", "sm_90a", "release 13.0")
     assert about["commands"] == ["./copy --part a", "./copy --part b"]
@@ -84,11 +85,71 @@ def test_too_slow(machine, ran):
         ('{"cycles": [1]}', "a value is no number and no text"),
         ('{"cycles": 1', "line 1 is no JSON object"),
         ("", "it printed no point"),
+        ('{"cycles": 1e999}', "cycles = inf is no finite number"),
+        ('{"cycles": 1%s}' % ("0" * 400), "is no finite number"),
+        ('{"name": "\\ud800"}', "surrogates not allowed"),
+        ('{"\\udfff": 1}', "surrogates not allowed"),
+        ('{"name": "a\\u2028b"}', "runs over several lines"),
+        ('{"a": ' + "[" * 100_000, "it is nested too deeply"),
+        ('{"spread": -0.1}', "spread = -0.1 is no spread; it is 0 or more"),
+        ('{"spread": "wide"}', "spread = 'wide' is no spread"),
     ],
 )
 def test_output_that_is_no_record(machine, ran, line, problem):
     (machine.home / "points" / "copy").write_text(line + "\n", encoding="utf-8")
     assert problem in ran().failed
+
+
+def test_rows_begin_with_a_brace_blanks_aside(machine, ran):
+    (machine.home / "points" / "copy").write_text('warm {"n": 0}\n \t{"n": 1}\n', encoding="utf-8")
+    assert ran().points == 1
+
+
+def test_a_point_without_the_spread_that_its_source_prints(machine, ran, tmp_path):
+    machine.points("copy", [{"n": 1, "spread": 0.1}, {"n": 2}])
+    assert ran().failed is None
+    (tmp_path / "copy.cu").write_text('/* copy */ put("spread", 0)\n', encoding="utf-8")
+    assert ran().failed == "it printed a point without its spread"
+
+
+def test_an_interrupted_run_leaves_the_earlier_record(machine, ran, monkeypatch):
+    machine.points("copy", ROWS)
+    assert ran().failed is None
+    before = {path.name: path.read_bytes() for path in ran.folder.iterdir()}
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    for what in ("run_program", "_about"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"tilesight.calibrate.run.{what}", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                ran()
+        assert {path.name: path.read_bytes() for path in ran.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "[N/A]"])
+def test_what_the_driver_says_can_be_read_back(machine, ran, value):
+    machine.points("copy", [*ROWS, {"part": "skipped", "reason": "\x07bell \x7f del\nline"}])
+    smi = machine.tools / "nvidia-smi"
+    smi.write_text(smi.read_text(encoding="utf-8").replace("100.5", value), encoding="utf-8")
+    assert ran().failed is None
+    about = tomllib.loads((ran.folder / "copy.toml").read_text(encoding="utf-8"))
+    assert about["power_after_w"] == "unknown"
+    assert about["skipped"] == ["\x07bell \x7f del\nline"]
+
+
+def test_a_child_that_left_holds_nothing_up(machine, ran):
+    # a session of its own, with the program's stdout: neither the end nor the limit waits for it
+    program = machine.home / "program"
+    program.write_text("setsid sleep 20 &\necho '{\"n\": 1}'\n", encoding="utf-8")
+    outcome = ran()
+    assert (outcome.points, outcome.failed) == (1, None)
+    assert outcome.seconds < 5
+    program.write_text("setsid sleep 20 &\necho '{\"n\": 1}'\nsleep 20\n", encoding="utf-8")
+    outcome = ran(timeout_s=0.5)
+    assert outcome.failed == "./copy took longer than 0.5 s"
+    assert outcome.seconds < 5
 
 
 def test_a_program_that_does_not_start(tmp_path):

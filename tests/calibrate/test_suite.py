@@ -121,5 +121,5 @@ def test_choosing(tmp_path):
     assert list(chosen(suite, ["b"])) == ["b"]
     with pytest.raises(UnsupportedError, match="no microbenchmark 'c'; known: a, b"):
         chosen(suite, ["c"])
-    with pytest.raises(UnsupportedError, match="triton_steps.*validation/triton_loops.py makes it, with Triton"):
+    with pytest.raises(UnsupportedError, match="triton_steps.*validation/triton_loops.py makes it, with PyTorch"):
         chosen(suite, ["triton_steps"])

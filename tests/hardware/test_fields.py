@@ -10,7 +10,6 @@ from tilesight.errors import ProfileError, TilesightError, UnsupportedError
 WHY = {"kind": "assumed", "note": "changed by a test"}
 H200 = load_profile("h200_sxm")
 NONSENSE = (0, -1, float("inf"), float("nan"), 1e30)
-BELOW_ZERO = ("merging.loss_one_cta_start", "merging.loss_many_ctas", "merging.loss_bulk")
 LAUNCHES = (
     (Gemm(8192, 4096, 4096), GemmConfig(128, 256, 64, stages=4, cluster_m=2), "cold", "sustained"),
     (Gemm(16, 8192, 8192), GemmConfig(16, 128, 64, stages=4, kernel="cp_async", split_k=2), "cold", 0.06),
@@ -20,6 +19,7 @@ LAUNCHES = (
 STANDS_IN = {
     "clock.tensor_hz": "the boost clock",
     "dram.tiles_read_share": "the whole read bandwidth",
+    "gpc.count": "one GPC",
     "gpc.max_active_clusters.2": "the SMs of clusters of 4",
     "l2.partitions": "one partition",
     "power.static_w": "no law of power: the tensor rates that were reached",
@@ -96,7 +96,7 @@ def test_nonsense_is_refused_or_priced(name):
         if profile is None:
             assert name in refused
         else:
-            assert value == 0 or (value == -1 and name in BELOW_ZERO), f"{name} = {value} is allowed"
+            assert value == 0, f"{name} = {value} is allowed"
             check_prices(profile, f"{name} = {value}")
 
 
@@ -129,8 +129,9 @@ def derive_by(name, factor):
         ("fill.cp_async_unaligned_share", 0.0, "0.001..1.0; give a share"),
         ("loop.mma_sync_rate_share", 0.0, "0.001..1.0; give a share"),
         ("merging.requests_async", 0.0, "1.0..256.0; give the requests"),
-        ("merging.loss_one_cta_rounds", 0.0, "0.001..1e6; give the rounds"),
-        ("merging.loss_bulk", 1.5, "-1.0..1.0; give the share of merging lost"),
+        ("merging.spread_elements", 0.0, "1.0..1e9; give a number of elements"),
+        ("merging.near_share", 1.75, "0.0..1.5; give the share of mergeable requests"),
+        ("drift.bound_onset", 0.0, "0.001..1.0; give a share"),
         ("l2.copies_one_reader", 0.5, "1.0..64.0; give copies"),
         ("sm.smem_bytes", 0, "1024..1048576; give bytes"),
         ("sm.warp_size", 1024, "8..128; give the threads of one warp"),

@@ -4,9 +4,11 @@
 - What the base states otherwise (datasheets, publications, assumptions) holds for a profile of the same GPU. In that of
   another GPU it is ``assumed``, and its origin named.
 - A number whose repeats spread by more than 5 % is left out, unless it is asked for by name; its note then says so.
+- A number that no profile can hold (outside its range, above what bounds it) is left out; the others stay.
 """
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +58,7 @@ def assemble(
     same_gpu: bool,
     keep: Collection[str] = (),
     missing: Mapping[str, str] | None = None,
+    place: Callable[[Found], str] | None = None,
 ) -> Assembled:
     """The profile called ``name``.
 
@@ -67,27 +70,66 @@ def assemble(
         Numbers that are kept however far their repeats spread.
     missing
         Why numbers were not found, for the error.
+    place
+        Where a number is read from, for the reason why it is left out; None names its records.
 
     Raises
     ------
     ProfileError
-        If a required number is nowhere (each is named, with the record it needs), or the numbers break the schema.
+        If a required number is nowhere (each is named, with the record it needs, or why it was left out).
     """
+    place = place or places
     out = left_out(found, keep)
-    kept = {number: value for number, value in found.items() if number not in out}
-    dropped = [
+    while True:
+        kept = {number: value for number, value in found.items() if number not in out}
+        _require(name, _dropped(base, kept, out), out, missing or {})
+        try:
+            return _assembled(base, kept, out, name=name, same_gpu=same_gpu)
+        except ProfileError as error:
+            problem = str(error).removeprefix(f"{name}: ")
+            culprit = _culprit(base, kept, problem)
+            if culprit is None:
+                raise
+            out[culprit] = f"{problem} ({place(found[culprit])})"
+
+
+def places(found: Found) -> str:
+    """The files of the records that a number is read from."""
+    return ", ".join(f"{record}.csv" for record in found.records)
+
+
+def _dropped(base: Profile, kept: Numbers, out: Collection[str]) -> list[str]:
+    """Numbers of the base that are not carried over, and not found either."""
+    return [
         number
         for number in base.numbers
         if number not in kept and (number in out or base.source[number].kind in ("measured", "fitted"))
     ]
+
+
+def _culprit(base: Profile, kept: Numbers, problem: str) -> str | None:
+    """Of the numbers that a problem names, the one without which there is another problem or none; else the first."""
+    found = {name: re.search(rf"(?<![\w.]){re.escape(name)}(?!\.?\w)", problem) for name in kept}
+    named = sorted((match.start(), name) for name, match in found.items() if match)
+    for _, name in named:
+        others = {number: value for number, value in kept.items() if number != name}
+        try:
+            _assembled(base, others, {name: problem}, name=base.name, same_gpu=True)
+        except ProfileError:
+            continue
+        return name
+    return named[0][1] if named else None
+
+
+def _assembled(base: Profile, kept: Numbers, out: Mapping[str, str], *, name: str, same_gpu: bool) -> Assembled:
+    dropped = _dropped(base, kept, out)
     carried = tuple(number for number in base.numbers if number not in kept and number not in dropped)
-    _require(name, dropped, out, missing or {})
     values = dict.fromkeys(dropped) | {number: value.rounded.value for number, value in kept.items()}
     sources = {number: _source(name, value) for number, value in kept.items()}
     if not same_gpu:
         sources |= {number: _borrowed(base, number) for number in carried}
     profile = base.with_numbers(values, sources, about={"name": name, "derived": None}, where=name)
-    return Assembled(profile, out, carried)
+    return Assembled(profile, dict(out), carried)
 
 
 def _require(name: str, dropped: Collection[str], out: Mapping[str, str], missing: Mapping[str, str]) -> None:

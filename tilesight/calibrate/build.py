@@ -8,8 +8,8 @@ assembled but not linked: enough to know that a file compiles for a GPU that is 
 import hashlib
 import os
 import re
-import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +17,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tilesight.calibrate.process import run_limited
 from tilesight.calibrate.suite import targets_of
 from tilesight.calibrate.toolchain import compiler_version
 from tilesight.display import Displayable
 from tilesight.errors import MissingToolError
 
+NO_HOST = "host compiler properties"
+"""What nvcc says where it finds no C++ compiler for the part that runs on the CPU."""
+LIMIT_S = 1800.0
+"""Seconds after which a compiler is ended; the slowest file takes a minute or two."""
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.M)
 
 
@@ -136,41 +141,55 @@ def compile_all(jobs: Sequence[Job], nvcc: Path, *, folder: Path | None = None, 
     folder = cache_folder() if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     version = compiler_version(nvcc)
+    stop = threading.Event()
     with ThreadPoolExecutor(max(workers, 1)) as pool:
         try:
-            yield from pool.map(lambda job: compile_one(job, nvcc, version, folder), jobs)
+            yield from pool.map(lambda job: compile_one(job, nvcc, version, folder, stop), jobs)
         finally:
+            stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def compile_one(job: Job, nvcc: Path, version: str, folder: Path) -> Built:
-    """Compile one file, or find it compiled.
+def compile_one(job: Job, nvcc: Path, version: str, folder: Path, stop: threading.Event | None = None) -> Built:
+    """Compile one file, or find it compiled; where ``stop`` is set meanwhile the compiler is ended.
 
     Raises
     ------
     MissingToolError
-        If the compiler can't be started.
+        If the compiler can't be started, or finds no host compiler.
     """
     flags = flags_for(job.target)
     name = f"{job.source.stem}-{job.target}-{_key(job, flags, version)}{'.cubin' if job.cubin else ''}"
     result, log = folder / name, folder / f"{name}.log"
-    if result.is_file() and log.is_file():
-        return Built(job, result, log.read_text(encoding="utf-8"), 0.0)
+    if _is_whole(result, job) and log.is_file():
+        return Built(job, result, log.read_text(encoding="utf-8", errors="replace"), 0.0)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
         made = Path(scratch) / name
         command = [str(nvcc), *flags, *(["-cubin"] if job.cubin else []), str(job.source), "-o", str(made)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+            done = run_limited(command, LIMIT_S, stop=stop)
         except OSError as error:
             raise MissingToolError(f"{nvcc} does not run: {error}") from None
-        report = done.stdout + done.stderr
+        report = done.out + done.err
         seconds = time.monotonic() - started
-        if done.returncode or not made.is_file():
-            return Built(job, None, report or f"nvcc ended with {done.returncode}", seconds)
+        if done.status and NO_HOST in report:
+            raise MissingToolError(
+                f"{nvcc} finds no host C++ compiler ({report.strip().splitlines()[0]}); install one that it supports "
+                "(g++: apt install g++, dnf install gcc-c++), or name it in NVCC_CCBIN"
+            )
+        if done.status is None:
+            return Built(job, None, f"nvcc took longer than {LIMIT_S:g} s\n{report}", seconds)
+        if done.status or not _is_whole(made, job):
+            return Built(job, None, report or f"nvcc ended with {done.status}", seconds)
         log.write_text(report, encoding="utf-8")
         made.replace(result)
     return Built(job, result, report, seconds)
+
+
+def _is_whole(result: Path, job: Job) -> bool:
+    """Whether a file can be what a job makes: not empty, as after a loss of power, and a program one that can be run."""
+    return result.is_file() and result.stat().st_size > 0 and (job.cubin or os.access(result, os.X_OK))
 
 
 def _key(job: Job, flags: Sequence[str], version: str) -> str:

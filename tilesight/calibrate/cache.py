@@ -1,7 +1,5 @@
 """L2: rates of lookups and of stored tiles, residency of repeated launches, dirty lines, merging of requests in flight."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
@@ -102,66 +100,10 @@ def merged_requests(records: Records) -> Found:
     return Found(float(group), None, ("l2_lookup_share",), note=note)
 
 
-def merging_losses(records: Records) -> Numbers:
-    """Law of ``cost/merging.py`` on counted lookups of our own products: see the equations there."""
-    rows = records["triton_lookups"]
-    counted = rows.column("lts__t_sectors_srcunit_tex.sum") * SECTOR_BYTES
-    m, n, k = (rows.column(name) for name in ("m", "n", "k"))
-    tile_m, tile_n, group = (rows.column(name) for name in ("tile_m", "tile_n", "group_m"))
-    tiles_m, tiles_n = np.ceil(m / tile_m), np.ceil(n / tile_n)
-    asked_a, asked_b = tiles_n * m * k * 2, tiles_m * n * k * 2
-    group = np.minimum(group, tiles_m)
-    share_a = np.minimum(4, group) / 4
-    share_b = np.where(group % 4 == 0, 0.25, np.where(4 % group == 0, 1 / group, np.minimum((1 + 3 / group), 4) / 4))
-    resident = np.minimum(
-        rows.column("launch__occupancy_limit_registers"), rows.column("launch__occupancy_limit_shared_mem")
-    )
-    is_bulk = np.array([row["kernel"] == "tma" for row in rows.rows])
-    resident = np.where(is_bulk, 1, resident)
-    rounds = np.maximum(tiles_m * tiles_n / (records.sm_count * resident), 1.0)
-    operand = counted - m * n * 2
-
-    def misfit(loss: Floats, here: NDArray[np.bool_]) -> Floats:
-        pulled = [np.clip(share + (1 - share) * loss, 0, 1) for share in (share_a[here], share_b[here])]
-        error: Floats = np.log((asked_a[here] * pulled[0] + asked_b[here] * pulled[1]) / operand[here])
-        return error
-
-    many, one = ~is_bulk & (resident > 1), ~is_bulk & (resident == 1)
-    passed, further = k * (rounds - 0.5), rounds - 1
-    options: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.1}
-
-    def many_misfit(x: Floats) -> Floats:
-        return misfit(x[0] * passed[many] / (passed[many] + abs(x[1])), many)
-
-    def one_misfit(x: Floats) -> Floats:
-        return misfit(x[0] + x[1] * further[one] / (further[one] + abs(x[2])), one)
-
-    def bulk_misfit(x: Floats) -> Floats:
-        return misfit(np.full(is_bulk.sum(), x[0]), is_bulk)
-
-    fits: dict[str, Found] = {}
-    for law, mask, start, scale, names in (
-        (many_misfit, many, [0.8, 3e4], [0.1, 1e4], ("loss_many_ctas", "loss_many_ctas_elements")),
-        (one_misfit, one, [-0.25, 0.5, 2.0], 1.0, ("loss_one_cta_start", "loss_one_cta_rise", "loss_one_cta_rounds")),
-        (bulk_misfit, is_bulk, [0.05], 1.0, ("loss_bulk",)),
-    ):
-        if not mask.any():
-            continue  # a GPU without such kernels
-        found = least_squares(law, start, x_scale=scale, **options).x
-        rms = float(np.sqrt(np.mean(law(found) ** 2)))
-        values = dict(zip(names, map(float, found), strict=True))
-        for name, value in values.items():
-            whole = abs(value) if name.endswith(("_elements", "_rounds")) else value
-            fits[f"merging.{name}"] = Found(whole, None, ("triton_lookups",), "fitted", misfit=rms)
-    return fits
-
-
-LOSSES = ("one_cta_start", "one_cta_rise", "one_cta_rounds", "many_ctas", "many_ctas_elements", "bulk")
 DERIVATIONS = (
     one("l2.lookup_bytes_per_s", ("l2_lookup_rate",), lookup_rate),
     one("l2.store_bytes_per_s", ("epilogue_store",), store_rate),
     Derivation(("l2.associativity", "l2.copies_one_reader"), ("warm_residency",), residency),
     one("l2.dirty_evicted_share", ("dirty_lines", "dram_write"), dirty_share),
     one("merging.requests_async", ("l2_lookup_share",), merged_requests),
-    Derivation(tuple(f"merging.loss_{name}" for name in LOSSES), ("triton_lookups",), merging_losses),
 )

@@ -4,7 +4,6 @@ Such a program prints with each point how many of the counted launches belong to
 or only the last one counts, so the last one is taken. Clocks and caches are left as they are.
 """
 
-import csv
 import os
 import shutil
 from collections.abc import Sequence
@@ -12,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilesight.calibrate.toolchain import HOME
+from tilesight.errors import TableError
+from tilesight.ncu.page import NO_RIGHT, last_words, launches_of, plain_number
 
 Row = dict[str, str | int | float | bool | None]
 
 LAUNCHES = "launches"
-NO_RIGHT = "ERR_NVGPUCTRPERM"
 WITHOUT_RIGHT = (
     "the driver lets only administrators read counters (ERR_NVGPUCTRPERM); developer.nvidia.com/ERR_NVGPUCTRPERM says how "
     "to allow it"
@@ -76,22 +76,23 @@ class Counting:
         return counted
 
     def _launches(self, text: str) -> list[Row]:
-        """Counters of each launch: the raw page as CSV, a row of names, one of units, one a launch."""
+        """Counters of each launch, as the raw page has them."""
         lines = text.splitlines()
-        begin = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), None)
-        if begin is None:
-            said = " ".join(" ".join(lines).split())[-400:] or "it says nothing"
-            raise BadCountersError(f"Nsight Compute counted no launch of {self.kernel!r}: {said}")
+        try:
+            launches = launches_of(lines, "counters")
+        except TableError as error:
+            raise BadCountersError(f"Nsight Compute wrote {error}") from None
+        if not launches:
+            raise BadCountersError(f"Nsight Compute counted no launch of {self.kernel!r}: {last_words(lines)}")
         found = []
-        for line in list(csv.DictReader(lines[begin:]))[1:]:
+        for launch in launches:
             values: Row = {}
             for counter in self.counters:
-                shown = line.get(counter)
-                try:
-                    value = float((shown or "").replace(",", ""))
-                    values[counter] = int(value) if value == int(value) else value
-                except (ValueError, OverflowError):
-                    raise BadCountersError(f"Nsight Compute gives {counter} = {shown!r}, no number") from None
+                shown = launch.text_of(counter)
+                value = None if shown is None else plain_number(shown)
+                if value is None:
+                    raise BadCountersError(f"Nsight Compute gives {counter} = {shown!r}, no number")
+                values[counter] = int(value) if value == int(value) else value
             found.append(values)
         return found
 

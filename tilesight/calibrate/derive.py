@@ -1,11 +1,14 @@
 """From records to numbers: every derivation is tried, what it gives is kept apart from what it could not give and why."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilesight.calibrate import cache, chip, clusters, fill, footprint, launch, limits, loops, memory, power
+import numpy as np
+
+from tilesight.calibrate import cache, chip, clusters, drift, fill, footprint, launch, limits, loops, memory, power
 from tilesight.calibrate.found import Derivation, Found
-from tilesight.calibrate.records import Records
+from tilesight.calibrate.records import DamagedRecordError, Records
 from tilesight.calibrate.suite import ELSEWHERE
 from tilesight.errors import TilesightError
 
@@ -20,6 +23,7 @@ DERIVATIONS: tuple[Derivation, ...] = (
     *launch.DERIVATIONS,
     *chip.DERIVATIONS,
     *clusters.DERIVATIONS,
+    *drift.DERIVATIONS,
 )
 
 
@@ -35,13 +39,20 @@ def derive_numbers(records: Records, derivations: Sequence[Derivation] = DERIVAT
     """What the records give. Where several derivations give a number, the first that can does.
 
     A derivation that can't (a record is missing, lacks a row, holds an empty cell) leaves its numbers out with the reason.
+
+    Raises
+    ------
+    DamagedRecordError
+        If a record that is read is malformed.
     """
     found: dict[str, Found] = {}
     missing: dict[str, str] = {}
     for derivation in derivations:
         try:
-            numbers = derivation.derive(records)
+            numbers = _quietly(derivation, records)
             reason = "its records hold no such point"
+        except DamagedRecordError:
+            raise
         except (
             TilesightError,
             ArithmeticError,
@@ -55,6 +66,13 @@ def derive_numbers(records: Records, derivations: Sequence[Derivation] = DERIVAT
             elif name not in found:
                 missing.setdefault(name, reason)
     return Derived(found, {name: reason for name, reason in missing.items() if name not in found})
+
+
+def _quietly(derivation: Derivation, records: Records) -> Mapping[str, Found]:
+    """What a derivation gives; numpy is silent on empty and absurd cells, since what is no number is refused anyway."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return derivation.derive(records)
 
 
 def _why(derivation: Derivation, records: Records, error: Exception) -> str:

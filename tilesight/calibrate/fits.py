@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
+from tilesight.calibrate.cache import SECTOR_BYTES
 from tilesight.calibrate.found import Found, Numbers
 from tilesight.calibrate.records import Column, Records
 from tilesight.cost.clock import busy_seconds
@@ -57,8 +58,16 @@ SPECIALIZED = {
     "rounds.warp_specialized_bytes_per_s": 60e9,
     "launch.dependent_kernel_s": 1.2e-6,
 }
+MERGING_RECORDS = ("triton_lookups", "triton_drift")
+MERGING = {
+    "merging.near_share": 0.9,
+    "merging.far_share": 0.2,
+    "merging.far_first_share": 0.4,
+    "merging.alone_loss": 1.5,
+    "merging.spread_elements": 500.0,
+}
 UNCERTAIN = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue", "launch")
-FITTED = (*IN_ORDER, *SPECIALIZED, *(f"uncertainty.{kind}" for kind in UNCERTAIN))
+FITTED = (*MERGING, *IN_ORDER, *SPECIALIZED, *(f"uncertainty.{kind}" for kind in UNCERTAIN))
 """All numbers that come from a fit here."""
 _VENDOR_NAME = re.compile(r"nvjet_sm90_tst_(\d+)x(\d+)_(\d+)x(\d+)_(\d+)x(\d+)_[hv]_bz.*_(NNT|NNN)")
 _KERNELS: Mapping[str, Any] = {"ptr": "cp_async", "tma": "tma_persistent"}
@@ -109,6 +118,19 @@ def vendor_runs(records: Records) -> Runs:
     return Runs(problems, configs, np.array(seconds))
 
 
+def counted_runs(records: Records) -> tuple[Runs, Column]:
+    """Runs of our in-order kernels under Nsight Compute, caches flushed, and the bytes that L2 looked up."""
+    problems, configs, seconds, lookups = [], [], [], []
+    for row in (row for name in MERGING_RECORDS for row in records[name].rows):
+        problems.append(_problem(row))
+        sizes: dict[str, Any] = {name: int(row[name]) for name in ("tile_m", "tile_n", "stages", "warps", "group_m")}
+        sizes["registers"] = int(float(row["launch__registers_per_thread"]))
+        configs.append(GemmConfig(**sizes, tile_k=int(row.get("tile_k", "64")), kernel=_KERNELS[row["kernel"]]))
+        seconds.append(float(row["gpu__time_duration.sum"]) * 1e-9)
+        lookups.append(float(row["lts__t_sectors_srcunit_tex.sum"]) * SECTOR_BYTES)
+    return Runs(problems, configs, np.array(seconds)), np.array(lookups)
+
+
 @dataclass(frozen=True)
 class Fit:
     """Values of the fitted numbers, and of each run the signed error, relative, and what binds it.
@@ -126,13 +148,14 @@ class Fit:
         return float(np.sqrt(np.mean(self.error**2)))
 
 
-def fit_runs(hardware: Profile, guess: Mapping[str, float], runs: Runs) -> Fit:
-    """The numbers named in ``guess`` that make the model's times of the runs those measured."""
+def fit_runs(hardware: Profile, guess: Mapping[str, float], runs: Runs, lookups: Column | None = None) -> Fit:
+    """The numbers named in ``guess`` that make the model's times of the runs those measured, or its lookups, in bytes."""
     if not runs.problems:
         raise TableError("no run that a fit can use")
     names, start = list(guess), np.array(list(guess.values()))
     why = {"kind": "assumed", "note": "on trial"}
-    situation = Situation("warm", busy_seconds("burst"), None, 0.0, None)
+    cache = "warm" if lookups is None else "cold"
+    situation = Situation(cache, busy_seconds("burst"), None, 0.0, None)
     gap = hardware.require("launch.graph_gap_s")
 
     def predicted(scale: Column) -> Estimates:
@@ -143,7 +166,10 @@ def fit_runs(hardware: Profile, guess: Mapping[str, float], runs: Runs) -> Fit:
 
     def misfit(scale: Column) -> Column:
         estimates = predicted(scale)
-        error: Column = np.log((estimates.seconds + gap) / runs.seconds[estimates.positions])
+        if lookups is None:
+            error: Column = np.log((estimates.seconds + gap) / runs.seconds[estimates.positions])
+        else:
+            error = np.log(estimates.column("lookup_bytes") / lookups[estimates.positions])
         return error
 
     best = least_squares(
@@ -168,7 +194,7 @@ def fit_loops(records: Records, hardware: Profile) -> tuple[Numbers, Mapping[str
     hardware
         The profile with all that is measured in it.
     """
-    wanted = IN_ORDER | SPECIALIZED
+    wanted = MERGING | IN_ORDER | SPECIALIZED
     missing: dict[str, str] = {}
     why = {"kind": "assumed", "note": "first guess"}
     absent = {name: value for name, value in wanted.items() if hardware.get(name) is None}
@@ -176,6 +202,17 @@ def fit_loops(records: Records, hardware: Profile) -> tuple[Numbers, Mapping[str
     numbers: dict[str, Found] = {}
     errors: dict[str, list[Column]] = {}
     used: list[str] = []
+    try:
+        merging = fit_runs(hardware, MERGING, *counted_runs(records))
+    except (TilesightError, ValueError, LookupError) as error:
+        missing |= dict.fromkeys(MERGING, str(error))
+    else:
+        note = "all at once, on lookups through the model (tilesight/calibrate/fits.py)"
+        numbers |= {
+            name: Found(value, None, MERGING_RECORDS, "fitted", note, merging.rms)
+            for name, value in merging.values.items()
+        }
+        hardware = hardware.with_numbers(dict(merging.values), dict.fromkeys(merging.values, why))
     for guess, read, names in (
         (IN_ORDER, in_order_runs, IN_ORDER_RECORDS),
         (SPECIALIZED, vendor_runs, VENDOR_RECORDS),

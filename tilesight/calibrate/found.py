@@ -1,9 +1,10 @@
 """A number found in records, and a derivation: which numbers it gives, from which records, by which rule.
 
 The spread of a number is that of the repeats it is read from: the largest (p90 - p10) / median of its rows, or the median of
-these where the number is a median over rows. A difference of times has the spread of those times; its own may be larger.
-Counts and fits have no repeats and no spread; a fit has a misfit, the rms of what it leaves over, which says how well the
-law holds and not how well the number is known.
+these where the number is a median over rows. Of a difference of times it is the sum of how far each time spreads, in
+seconds, over the difference: the most it can be, since nobody knows which repeats belong together. Counts and fits have no
+repeats and no spread; a fit has a misfit, the rms of what it leaves over, which says how well the law holds and not how well
+the number is known.
 """
 
 import math
@@ -32,7 +33,7 @@ class Found:
     Raises
     ------
     TableError
-        If value, spread or misfit is not finite.
+        If value, spread or misfit is not finite, or the spread negative.
     """
 
     value: int | float
@@ -49,6 +50,9 @@ class Found:
                     f"{number} is no number; a cell it is read from is empty", file=", ".join(self.records)
                 )
 
+        if self.spread is not None and self.spread < 0:
+            raise TableError(f"spread = {self.spread:g} is no spread; it is 0 or more", file=", ".join(self.records))
+
     @property
     def kept(self) -> bool:
         """Whether its spread lets it into a profile."""
@@ -61,6 +65,20 @@ class Found:
 
 
 Numbers = Mapping[str, Found]
+
+
+def spread_of_difference(difference: float, *terms: tuple[float, float | None]) -> float | None:
+    """Spread of a difference, from its terms: (value, spread) each.
+
+    sum of abs(value) * spread over abs(difference); a term of unknown spread adds nothing. None where none is known.
+
+    Examples
+    --------
+    >>> round(spread_of_difference(2e-6, (10e-6, 0.01), (8e-6, 0.02)), 4)  # 0.1 and 0.16 us of 2 us
+    0.13
+    """
+    known = [abs(value) * spread for value, spread in terms if spread is not None]
+    return sum(known) / abs(difference) if known else None
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """What a launch costs beside its work: graph nodes, events, cold code, kernels that wait for others, starts of CTAs.
 
-A difference of times has the spread of the times it is taken between; its own may be larger.
+A difference of times spreads by as much as the times it is taken between, in seconds; see ``spread_of_difference``.
 """
 
 import numpy as np
 
 from tilesight.calibrate.cache import DIRTY_SHARES
-from tilesight.calibrate.found import Derivation, Found, Numbers, one
-from tilesight.calibrate.records import Record, Records, largest, straight_line
+from tilesight.calibrate.found import Derivation, Found, Numbers, one, spread_of_difference
+from tilesight.calibrate.records import Record, Records, straight_line
 
 SHORT_S = 20e-6
 """Products below this: what the gap adds is not lost in them."""
@@ -32,11 +32,21 @@ def _single(records: Records) -> Record:
 
 
 def graph_gap(records: Records) -> Found:
-    """Time between kernels of a graph: a node's share of the graph less the kernel's own duration."""
+    """Time between kernels of a graph: a node's share of the graph less the kernel's own duration.
+
+    The record's spread is that of the node; the duration is of one profiled call.
+    """
     rows = _single(records)
     rows = rows.where(rows.column("warm_s") < SHORT_S, f"times below {SHORT_S:g} s")
     gap = float(np.median(rows.column("warm_s") - rows.column("main_s")))
-    return Found(gap, rows.middle_spread, ("vendor_gemm",))
+    return Found(gap, spread_of_difference(gap, _term(rows, "warm_s")), ("vendor_gemm",))
+
+
+def _term(rows: Record, column: str) -> tuple[float, float | None]:
+    """A time of a difference that is a median over rows: how far it spreads in the middle row, of which all counts."""
+    apart = rows.column(column) * (rows.column("spread") if "spread" in rows.columns else np.nan)
+    known = apart[~np.isnan(apart)]
+    return (float(np.median(known)), 1.0) if known.size else (0.0, None)
 
 
 def kernel_start(records: Records) -> Found:
@@ -55,9 +65,9 @@ def event(records: Records) -> Found:
     """What two events add to a kernel that starts in a graph."""
     between, node, gap = between_events(records), kernel_start(records), graph_gap(records)
     records_used = ("dirty_lines", "launch_overhead", "vendor_gemm")
-    return Found(
-        between.value - (node.value - gap.value), largest(between.spread, node.spread, gap.spread), records_used
-    )
+    found = between.value - (node.value - gap.value)
+    terms = ((each.value, each.spread) for each in (between, node, gap))
+    return Found(found, spread_of_difference(found, *terms), records_used)
 
 
 def cold_extra(records: Records) -> Found:
@@ -74,11 +84,15 @@ def cold_extra(records: Records) -> Found:
     )
     l2, dram = (float(fill.pick(level=level).column("cycles").mean()) for level in ("l2", "dram"))
     between, node = between_events(records), kernel_start(records)
-    return Found(
-        colder - (between.value - node.value) - (dram - l2) / records.boost_hz,
-        largest(rows.middle_spread, fill.spread, between.spread, node.spread),
-        ("vendor_gemm", "dirty_lines", "launch_overhead", "stage_fill"),
+    found = colder - (between.value - node.value) - (dram - l2) / records.boost_hz
+    spread = spread_of_difference(
+        found,
+        _term(rows, "warm_s"),
+        (between.value, between.spread),
+        (node.value, node.spread),
+        ((dram + l2) / records.boost_hz, fill.spread),
     )
+    return Found(found, spread, ("vendor_gemm", "dirty_lines", "launch_overhead", "stage_fill"))
 
 
 def reduction(records: Records) -> Found:

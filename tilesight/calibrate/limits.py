@@ -25,22 +25,24 @@ CLUSTERS = {f"gpc.max_active_clusters.{size}": size for size in (2, 4, 8, 16)}
 def limits(records: Records) -> Numbers:
     """Attributes of the device, as they are."""
     row = records[RECORD].pick(what="limits")
-    found = {name: Found(int(row.column(column)[0]), None, (RECORD,)) for name, column in COUNTS.items()}
+    found = {name: Found(row.count(column), None, (RECORD,)) for name, column in COUNTS.items()}
     for name, column in BYTES.items():
-        size = int(row.column(column)[0])
+        size = row.count(column)
         note = f"{size / MIB:g} MiB" if size >= MIB else f"{size / KIB:g} KiB"
         found[name] = Found(size, None, (RECORD,), note=note)
-    return found | {"clock.boost_hz": Found(float(row.column("clock_hz")[0]), None, (RECORD,))}
+    return found | {"clock.boost_hz": Found(row.only("clock_hz"), None, (RECORD,))}
 
 
 def clusters(records: Records) -> Numbers:
     """Clusters that the GPU holds at once, by their size; sizes that it does not take are left out."""
     rows = records[RECORD].pick(what="clusters")
-    held = dict(zip(rows.column("cluster_ctas").astype(int), rows.column("clusters").astype(int), strict=True))
-    note = "one CTA of 200 KiB an SM"
-    return {
-        name: Found(int(held[size]), None, (RECORD,), note=note) for name, size in CLUSTERS.items() if held.get(size, 0)
-    }
+    sizes = rows.column("cluster_ctas")
+    found = {}
+    for name, size in CLUSTERS.items():
+        held = rows.where(sizes == size, f"clusters of {size}").count("clusters") if size in sizes else 0
+        if held:
+            found[name] = Found(held, None, (RECORD,), note="one CTA of 200 KiB an SM")
+    return found
 
 
 DERIVATIONS = (

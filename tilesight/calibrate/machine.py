@@ -1,16 +1,22 @@
 """The suite on this machine: which GPU and compiler there are, programs built, run one after the other, recorded."""
 
+import datetime
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tilesight.calibrate.build import Builds, Built, build, compile_all, jobs_for
 from tilesight.calibrate.counters import find_ncu
 from tilesight.calibrate.limits import RECORD as DEVICE
+from tilesight.calibrate.process import programs_end_too
+from tilesight.calibrate.records import Records
 from tilesight.calibrate.result import Ran, SuiteList
 from tilesight.calibrate.run import Outcome, measure
 from tilesight.calibrate.suite import ELSEWHERE, Benchmark, chosen, read_suite, split_by_machine, targets_of
 from tilesight.calibrate.toolchain import Gpu, compiler_version, find_nvcc
+from tilesight.errors import TilesightError
 
+DATE = "%Y-%m-%dT%H-%M-%SZ"
 Told = Callable[[str, str, int, int], None]
 """What is told of the progress: stage (``build`` or ``run``), what has ended and how or what begins, how many have ended, of
 how many."""
@@ -22,6 +28,7 @@ def suite_list() -> SuiteList:
     return SuiteList(suite, tuple(targets_of(bench.source).names for bench in suite), ELSEWHERE)
 
 
+@programs_end_too()
 def build_suite(only: Sequence[str], targets: Sequence[str], *, cubin: bool, workers: int, told: Told) -> Builds:
     """Compile the programs of the suite into the cache; a cubin each where only that is asked for.
 
@@ -30,8 +37,8 @@ def build_suite(only: Sequence[str], targets: Sequence[str], *, cubin: bool, wor
     MissingToolError
         If there is no compiler.
     """
-    nvcc = find_nvcc()
     benches = chosen(read_suite(), only)
+    nvcc = find_nvcc()
     sources = list(dict.fromkeys(bench.source for bench in benches.values()))
     programs = () if cubin else targets
     jobs, _ = jobs_for(sources, targets, programs=programs)
@@ -51,17 +58,43 @@ def _said(each: Built) -> str:
     return f"{each.job.source.name} for {each.job.target}: {what} ({how_long})"
 
 
+def about_to_run(folder: Path, only: Sequence[str]) -> dict[str, Benchmark]:
+    """Benchmarks of these names, or all, in the order in which they run.
+
+    The sizes of the chip (``device_limits``) are among them in any case where the folder has none that can be read, since
+    every number stands beside them.
+    """
+    suite = read_suite()
+    wanted = chosen(suite, only)
+    if DEVICE in suite and not _is_readable(folder, DEVICE):
+        wanted = {DEVICE: suite[DEVICE]} | wanted
+    return wanted
+
+
+def _is_readable(folder: Path, record: str) -> bool:
+    try:
+        return len(Records(folder)[record]) > 0
+    except TilesightError:
+        return False
+
+
+def folder_of_check(out: Path) -> Path:
+    """A new folder for the records of a check, named after the time: those that a profile rests on stay as they are."""
+    name = datetime.datetime.now(datetime.UTC).strftime(DATE)
+    folders = (out / "check" / (f"{name}-{number}" if number else name) for number in itertools.count())
+    folder = next(folder for folder in folders if not folder.exists())
+    folder.mkdir(parents=True)
+    return folder
+
+
+@programs_end_too()
 def run_suite(folder: Path, gpu: Gpu, nvcc: Path, *, only: Sequence[str] = (), workers: int = 1, told: Told) -> Ran:
     """Build what this GPU can run, run it one after the other, and write the records to ``folder``.
 
-    A benchmark that does not compile or fails is named and the suite goes on. The sizes of the chip (``device_limits``) are
-    read in any case where they are not in the folder, since every number stands beside them.
+    A benchmark that does not compile or fails is named and the suite goes on.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    suite = read_suite()
-    wanted = chosen(suite, only)
-    if DEVICE in suite and not (folder / f"{DEVICE}.csv").is_file():
-        wanted = {DEVICE: suite[DEVICE]} | wanted
+    wanted = about_to_run(folder, only)
     ncu = find_ncu()
     able, skipped = split_by_machine(wanted, gpu, ncu=ncu is not None)
     built, failed = _programs(able, gpu.target, nvcc, workers, told)
@@ -99,5 +132,6 @@ def _programs(
     for name, bench in benches.items():
         if built[bench.source].result is None:
             complaint = built[bench.source].complaint.splitlines() or ["nvcc says nothing"]
-            failed[name] = f"{bench.source.name} does not compile: {complaint[0]}"
+            error = next((line for line in complaint if "error" in line.lower()), complaint[0])
+            failed[name] = f"{bench.source.name} does not compile: {error.strip()}"
     return built, failed

@@ -8,6 +8,7 @@ from typing import Any
 from tilesight.calibrate.found import Found, Numbers
 from tilesight.calibrate.run import Outcome
 from tilesight.calibrate.suite import Benchmark
+from tilesight.check import ProfileCheck
 from tilesight.display import Displayable
 from tilesight.hardware.profile import Number, Profile
 
@@ -26,6 +27,24 @@ class Ran:
         """Plain data for JSON."""
         rows = [{"name": each.name, "points": each.points, "seconds": round(each.seconds, 3)} for each in self.outcomes]
         return {"ran": rows, "skipped": dict(self.skipped), "failed": dict(self.failed)}
+
+
+@dataclass(frozen=True)
+class Unfinished(Displayable):
+    """A pass through the suite of which no profile could be made, with the reason."""
+
+    gpu: str
+    problem: str
+    ran: Ran
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "schema": "tilesight.calibration_unfinished/1",
+            "gpu": self.gpu,
+            "problem": self.problem,
+            **self.ran.to_dict(),
+        }
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,10 @@ class Calibration(Displayable):
         Numbers that could not be derived, with the record that each needs.
     carried
         Numbers that the base states and no record gives.
+    checked
+        What the profile is good for: numbers that matrix products lack, and those that measured tables do.
+    remedies
+        Commands that give those numbers.
     ran
         The pass through the suite, if there was one.
     path
@@ -61,6 +84,8 @@ class Calibration(Displayable):
     left_out: Mapping[str, str]
     missing: Mapping[str, str]
     carried: tuple[str, ...]
+    checked: ProfileCheck
+    remedies: tuple[str, ...] = ()
     ran: Ran = Ran()
     path: Path | None = None
 
@@ -82,6 +107,8 @@ class Calibration(Displayable):
             "left_out": {name: plain_found(self.found[name]) | {"reason": why} for name, why in self.left_out.items()},
             "missing": dict(self.missing),
             "carried": list(self.carried),
+            **{name: self.checked.to_dict()[name] for name in ("gemm", "tables")},
+            "remedies": list(self.remedies),
             **self.ran.to_dict(),
         }
 
@@ -124,8 +151,10 @@ class Check(Displayable):
     checked: tuple[str, ...]
     moved: tuple[Moved, ...]
     missing: Mapping[str, str]
-    """Numbers of the profile that records should give and these do not, with the reason."""
+    """Numbers of the profile that records should give and these do not, or not well enough, with the reason."""
     ran: Ran = Ran()
+    records: Path | None = None
+    """Where the records are, if there was a pass through the suite."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -147,6 +176,7 @@ class Check(Displayable):
             "checked": list(self.checked),
             "moved": rows,
             "missing": dict(self.missing),
+            "records": None if self.records is None else str(self.records),
             **self.ran.to_dict(),
         }
 

@@ -2,16 +2,14 @@
 
 A program prints one JSON object a line. It checks its own results and ends with another status than 0 where one is wrong;
 then, or when it takes too long, the benchmark has failed and leaves no record, only NAME.incomplete.csv with what it had
-printed. A line whose ``part`` is ``skipped`` says that this GPU lacks what a part needs.
+printed. An earlier record stays until it is known what became of the run. A line whose ``part`` is ``skipped`` says that
+this GPU lacks what a part needs.
 """
 
-import csv
 import datetime
 import hashlib
 import json
-import os
-import signal
-import subprocess
+import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +19,11 @@ from typing import Any
 
 from tilesight.calibrate.build import Built, flags_for
 from tilesight.calibrate.counters import WITHOUT_RIGHT, BadCountersError, CountersNotAllowedError, Row, is_forbidden
+from tilesight.calibrate.process import run_limited
+from tilesight.calibrate.stored import SPREAD, UNKNOWN, write_record, write_rows
 from tilesight.calibrate.suite import FOLDER, Benchmark
 from tilesight.calibrate.toolchain import Gpu, program_environment, query
+from tilesight.errors import shown as shortly
 
 GPU_QUERY = ("name", "driver_version", "power.limit", "clocks.max.sm", "clocks.max.mem")
 LOAD_QUERY = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
@@ -71,22 +72,20 @@ def measure(
     points = [row for row in rows if row.get("part") != "skipped"]
     if problem is None and not points and not skipped:
         problem = "it printed no point"
-    paths = [folder / f"{bench.name}{ending}" for ending in (".csv", ".toml", ".incomplete.csv")]
-    for path in paths:  # what an earlier run left is not this one's
-        path.unlink(missing_ok=True)
+    if problem is None and bench.prints_spread and any(row.get(SPREAD) is None for row in points):
+        problem = "it printed a point without its spread"
     seconds = time.monotonic() - started
-    if problem is not None:
-        if points:
-            write_rows(paths[2], points)
-        return Outcome(bench.name, len(points), seconds, problem, skipped)
-    if points:
-        write_rows(paths[0], points)
+    *record, incomplete = (folder / f"{bench.name}{ending}" for ending in (".csv", ".toml", ".incomplete.csv"))
+    if problem is None and points:
         about = _about(bench, built, gpu, compiler, before, _first(query(LOAD_QUERY, gpu=gpu.id)), skipped)
-        paths[1].write_text(
-            "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in about.items()),
-            encoding="utf-8",
-        )
-    return Outcome(bench.name, len(points), seconds, None, skipped)
+        write_record(folder, bench.name, points, about)
+    else:
+        for path in record:  # what an earlier run left is not this one's
+            path.unlink(missing_ok=True)
+    incomplete.unlink(missing_ok=True)
+    if problem is not None and points:
+        write_rows(incomplete, points)
+    return Outcome(bench.name, len(points), seconds, problem, skipped)
 
 
 def _counted(bench: Benchmark, built: Built, words: Sequence[str], ncu: Path | None) -> list[Row]:
@@ -124,71 +123,62 @@ def run_program(built: Built, words: Sequence[str], timeout_s: float, before: Se
     """
     shown = _shown(built, words)
     try:
-        process = subprocess.Popen(
-            [*before, str(built.result), *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=dict(program_environment()),
-            start_new_session=True,
-        )
+        ended = run_limited([*before, str(built.result), *words], timeout_s, environment=program_environment())
     except OSError as error:
         raise BadRunError(f"{shown} does not start: {error.strerror}", []) from None
-    try:
-        out, err = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        out, _ = _stop(process)
-        raise BadRunError(f"{shown} took longer than {timeout_s:g} s", _rows(out, shown, strict=False)) from None
-    except BaseException:
-        _stop(process)
-        raise
-    if process.returncode:
-        said = " ".join(err.split())[-STDERR_SHOWN:] or "it says nothing"
-        raise BadRunError(f"{shown} ended with {process.returncode}: {said}", _rows(out, shown, strict=False))
-    return _rows(out, shown, strict=True)
-
-
-def _stop(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    """End a program and what it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        process.kill()
-    return process.communicate()
+    if ended.status is None:
+        raise BadRunError(f"{shown} took longer than {timeout_s:g} s", _rows(ended.out, shown, strict=False))
+    if ended.status:
+        said = " ".join(ended.err.split())[-STDERR_SHOWN:] or "it says nothing"
+        raise BadRunError(f"{shown} ended with {ended.status}: {said}", _rows(ended.out, shown, strict=False))
+    return _rows(ended.out, shown, strict=True)
 
 
 def _rows(out: str, shown: str, *, strict: bool) -> list[Row]:
-    """The JSON objects of a program's output; lines that don't begin with a brace are messages."""
+    """The JSON objects of a program's output; lines that don't begin with a brace, blanks aside, are messages."""
     rows: list[Row] = []
-    for number, line in enumerate(out.splitlines(), start=1):
-        if not line.startswith("{"):
+    for number, line in enumerate(out.split("\n"), start=1):
+        if not line.lstrip(" \t\r").startswith("{"):
             continue
         try:
             row = json.loads(line, parse_constant=_no_number)
-            if not all(value is None or isinstance(value, str | int | float) for value in row.values()):
-                raise ValueError("a value is no number and no text")
-        except ValueError as error:
+            _check_row(row)
+        except (ValueError, RecursionError) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
             if strict:
                 raise BadRunError(
-                    f"{shown}: line {number} is no JSON object of numbers and text: {error}", rows
+                    f"{shown}: line {number} is no JSON object of numbers and text: {why}", rows
                 ) from None
             break
         rows.append(row)
     return rows
 
 
+def _check_row(row: Row) -> None:
+    """Refuse with a ``ValueError`` what no record can hold."""
+    for key, value in row.items():
+        if not (value is None or isinstance(value, str | int | float)):
+            raise ValueError(f"{shortly(key)}: a value is no number and no text")
+        for text in (key, value) if isinstance(value, str) else (key,):
+            text.encode("utf-8")  # half a surrogate pair can't be
+            if row.get("part") != "skipped" and text.splitlines() not in ([], [text]):
+                raise ValueError(f"{shortly(text)} runs over several lines")
+        if isinstance(value, int | float) and not _is_finite(value):
+            raise ValueError(f"{key} = {shortly(value)} is no finite number")
+    spread = row.get(SPREAD, 0.0)
+    if spread is not None and (isinstance(spread, str | bool) or spread < 0):
+        raise ValueError(f"{SPREAD} = {shortly(spread)} is no spread; it is 0 or more")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond what a float holds
+        return False
+
+
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number")
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a CSV file: columns in the order in which rows name them, empty cells where a row has no such value."""
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _about(
@@ -210,7 +200,7 @@ def _about(
         "source_sha256": hashlib.sha256(bench.source.read_bytes()).hexdigest(),
         "gpu": gpu.name,
         "target": built.job.target,
-        "driver": board.get("driver_version", "unknown"),
+        "driver": board.get("driver_version", UNKNOWN),
         "compiler": compiler,
         "flags": " ".join(flags_for(built.job.target)),
         "power_limit_w": _number(board.get("power.limit")),
@@ -234,6 +224,7 @@ def _first(rows: Sequence[dict[str, str]]) -> dict[str, str]:
 
 def _number(text: str | None) -> float | str:
     try:
-        return float(text or "")
+        number = float(text or "")
     except ValueError:
-        return "unknown"
+        return UNKNOWN
+    return number if math.isfinite(number) else UNKNOWN

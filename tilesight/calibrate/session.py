@@ -1,22 +1,42 @@
 """Records to a profile, the profile to a file, or a profile held against records."""
 
-import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from tilesight.calibrate.assemble import RECORDS, assemble
+from tilesight.calibrate.assemble import RECORDS, Assembled, assemble, left_out, places
 from tilesight.calibrate.derive import DERIVATIONS, derive_numbers
-from tilesight.calibrate.fits import FITTED, fit_loops
-from tilesight.calibrate.found import Found
-from tilesight.calibrate.identity import architecture_in, identify, records_folder
+from tilesight.calibrate.fits import (
+    FITTED,
+    IN_ORDER,
+    IN_ORDER_RECORDS,
+    MERGING,
+    MERGING_RECORDS,
+    SPECIALIZED,
+    VENDOR_RECORDS,
+    fit_loops,
+)
+from tilesight.calibrate.found import Found, Numbers
+from tilesight.calibrate.identity import architecture_in, check_same_gpu, identify, records_folder
 from tilesight.calibrate.moved import check_profile, found_another_way
 from tilesight.calibrate.records import Records
 from tilesight.calibrate.result import Calibration, Check
-from tilesight.errors import UnsupportedError, suggestion
+from tilesight.calibrate.stored import write_whole
+from tilesight.calibrate.suite import ELSEWHERE, read_suite
+from tilesight.check import check_profile as check_numbers
+from tilesight.errors import ProfileError, TilesightError, UnsupportedError, suggestion
 from tilesight.hardware.profile import Profile
 from tilesight.hardware.write import to_toml
+
+OUT = Path("calibration")
+"""Where the command line writes, if not told otherwise."""
+FITTED_ON: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    tuple(MERGING): MERGING_RECORDS,
+    tuple(IN_ORDER): IN_ORDER_RECORDS,
+    tuple(SPECIALIZED): VENDOR_RECORDS,
+}
+"""Numbers that are fitted through the model, and the records of their runs."""
 
 
 def calibrate_records(
@@ -62,20 +82,33 @@ def calibrate_records(
     check_names(keep)
     where = records_folder(Path(folder), name)
     plain = Records(where)
+    plain.check()
     if name is None and where.resolve().parent.as_posix().endswith(f"/{RECORDS}"):
         name = where.resolve().name  # made by an earlier run, which called the profile so
     which = identify(plain.gpu, base, name, architecture_in(plain))
-    records = Records(where, which.base)
+    records = plain.on(which.base)
     derived = derive_numbers(records)
     found, missing = dict(derived.found), dict(derived.missing)
-    made = assemble(which.base, found, name=which.name, same_gpu=which.same_gpu, keep=keep, missing=missing)
+
+    def assembled() -> Assembled:
+        return assemble(
+            which.base,
+            found,
+            name=which.name,
+            same_gpu=which.same_gpu,
+            keep=keep,
+            missing=missing,
+            place=lambda number: _place(records, number),
+        )
+
+    made = assembled()
     if fit:
-        fitted, not_fitted = fit_loops(records, made.profile)
+        fitted, not_fitted = _fitted(records, made.profile)
         found |= fitted
         missing |= not_fitted
     elif which.same_gpu:
         found |= _as_before(records, which.base)
-    made = assemble(which.base, found, name=which.name, same_gpu=which.same_gpu, keep=keep, missing=missing)
+    made = assembled()
     gone = [
         number
         for number in which.base.numbers
@@ -83,7 +116,67 @@ def calibrate_records(
     ]
     missing |= dict.fromkeys(gone, f"measured or fitted for {which.base.name}, and no record gives it")
     missing = {number: why for number, why in missing.items() if number not in made.profile.numbers}
-    return Calibration(made.profile, plain.gpu, which.base.name, found, made.left_out, missing, made.carried)
+    checked = check_numbers(made.profile)
+    lacks = (*checked.gemm_lacks, *checked.tables_lack)
+    spreads = [number for number in made.left_out if not found[number].kept]
+    remedies = tuple(_remedies(lacks, spreads, records))
+    parts = (found, made.left_out, missing, made.carried, checked, remedies)
+    return Calibration(made.profile, plain.gpu, which.base.name, *parts)
+
+
+def _remedies(lacks: Collection[str], left_out: Collection[str], records: Records) -> Iterator[str]:
+    """Commands that give the numbers that products or tables lack, with what each is for and needs."""
+    absent: list[str] = []
+    for number in (number for number in lacks if number not in left_out):
+        ways = [each.records for each in DERIVATIONS if number in each.numbers]
+        ways += [names for fitted, names in FITTED_ON.items() if number in fitted]
+        lacked = [[name for name in names if name not in records] for names in ways]
+        fewest = min(lacked, key=len, default=[])
+        absent += fewest
+    scripts: dict[tuple[str, str], list[str]] = {}
+    known = read_suite()
+    for name in dict.fromkeys(absent):
+        if name in ELSEWHERE or name in known:
+            scripts.setdefault(ELSEWHERE.get(name, ("", "")), []).append(name)
+    home = records.folder.parent
+    out = f" --out {home.parent.parent}" if home.as_posix().endswith(RECORDS) and home.parent.parent != OUT else ""
+    if suite := scripts.pop(("", ""), []):
+        yield f"tilesight calibrate --only {','.join(suite)}{out}: makes records of the suite that are not there"
+    for (script, needs), names in sorted(scripts.items()):
+        yield f"python {script} {records.folder}: makes {', '.join(names)}; needs a checkout, {needs}"
+    kept = ",".join(number for number in lacks if number in left_out)
+    if kept:
+        yield f"tilesight calibrate --from {records.folder} --keep {kept}{out}: keeps what spreads by more than 5 %"
+    elif scripts:
+        yield f"tilesight calibrate --from {records.folder}{out}: makes the profile of them"
+
+
+def _fitted(records: Records, hardware: Profile) -> tuple[Numbers, Mapping[str, str]]:
+    """What fits through the model give; nothing where a fit leads to a number that no profile can hold."""
+    try:
+        return fit_loops(records, hardware)
+    except ProfileError as error:
+        return {}, dict.fromkeys(FITTED, str(error))
+
+
+def _place(records: Records, found: Found) -> str:
+    """Where a number is read from: the line that has it as it is, else the records."""
+    for name in found.records:
+        try:
+            record = records[name]
+        except TilesightError:
+            continue
+        for line, row in zip(record.lines, record.rows, strict=True):
+            if any(_is(text, found.value) for text in row.values()):
+                return f"{name}.csv:{line}"
+    return places(found)
+
+
+def _is(text: str, value: float) -> bool:
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
 
 
 def check_names(keep: Collection[str]) -> None:
@@ -114,18 +207,28 @@ def _as_before(records: Records, base: Profile) -> dict[str, Found]:
 
 
 def write_calibration(calibration: Calibration, records: Path, out: Path) -> Calibration:
-    """Write ``out/hardware_profiles/NAME.toml`` and bring its records to ``out/validation/records/NAME``."""
+    """Write ``out/hardware_profiles/NAME.toml`` and bring its records to ``out/validation/records/NAME``.
+
+    Raises
+    ------
+    ConfigError
+        If records of another GPU are there.
+    """
     name = calibration.profile.name
     home = out / RECORDS / name
     if home.resolve() != records.resolve():
+        names = Records(records).names
+        check_same_gpu(home, calibration.gpu, names)
         home.mkdir(parents=True, exist_ok=True)
-        for record in Records(records).names:
-            for path in (records / f"{record}.csv", records / f"{record}.toml"):
+        for record in names:
+            for path in (records / f"{record}.toml", records / f"{record}.csv"):
                 if path.is_file():
-                    shutil.copyfile(path, home / path.name)
+                    write_whole(home / path.name, path.read_bytes())
+                else:  # what an earlier record said is not of this one
+                    (home / path.name).unlink(missing_ok=True)
     path = out / "hardware_profiles" / f"{name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(to_toml(calibration.profile), encoding="utf-8")
+    write_whole(path, to_toml(calibration.profile).encode("utf-8"))
     return replace(calibration, path=path)
 
 
@@ -133,6 +236,8 @@ def check_records(
     folder: str | PathLike[str], *, hardware: Profile | str | PathLike[str] | None = None, fit: bool = True
 ) -> Check:
     """Which numbers of a profile differ from what records give, by more than repeats do.
+
+    A number whose repeats spread by more than 5 % is not compared.
 
     Parameters
     ----------
@@ -149,15 +254,16 @@ def check_records(
         If no shipped profile fits.
     """
     plain = Records(records_folder(Path(folder)))
+    plain.check()
     held = identify(plain.gpu, hardware, None, architecture_in(plain)).base
-    records = Records(plain.folder, held)
+    records = plain.on(held)
     derived = derive_numbers(records)
     found, missing = dict(derived.found), dict(derived.missing)
     if fit:
-        fitted, not_fitted = fit_loops(records, held)
+        fitted, not_fitted = _fitted(records, held)
         found |= fitted
         missing |= not_fitted
-    others = found_another_way(held, found)
+    others = left_out(found) | found_another_way(held, found)
     missing |= others
     found = {name: number for name, number in found.items() if name not in others}
     checked = tuple(name for name in found if name in held.numbers)

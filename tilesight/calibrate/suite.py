@@ -33,8 +33,10 @@ UNSTATED = ("sm_90a",)
 _TARGETS = re.compile(r"^[ \t*/]*Targets[ \t]+(sm_\w+(?:[ \t]+sm_\w+)*)[ \t]*(?:\(([^)\n]*)\))?", re.M)
 _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
-TRITON, NCU = "Triton and PyTorch", "Nsight Compute (ncu)"
+TRITON, NCU = "PyTorch, Triton and pynvml", "Nsight Compute (ncu)"
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
+    "triton_drift": ("validation/triton_drift.py", f"gpc_clock.csv as its second argument, {NCU}, {TRITON}"),
+    "triton_drift_tiles": ("validation/triton_drift.py", f"gpc_clock.csv as its second argument, {NCU}, {TRITON}"),
     "triton_lookups": ("validation/triton_lookups.py", f"{NCU}, {TRITON}"),
     "triton_outside": ("validation/triton_loops.py", TRITON),
     "triton_ragged": ("validation/triton_loops.py", TRITON),
@@ -69,6 +71,11 @@ class Benchmark:
         if self.counting is not None and not ncu:
             return "needs Nsight Compute (ncu), which is not on the path; it comes with the CUDA toolkit"
         return None
+
+    @property
+    def prints_spread(self) -> bool:
+        """Whether its source prints the spread of repeats; it then does so with every point."""
+        return '"spread"' in self.source.read_text(encoding="utf-8", errors="replace")
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,19 @@ def _benchmark(path: Path, name: str, entry: Any) -> Benchmark:
             raise refuse(f"kernel = {shown(kernel)}, counters = {shown(counters)}; give a name and a list of names")
         counting = Counting(kernel, tuple(str(counter) for counter in counters))
     return Benchmark(name, path.parent / source, words, float(timeout_s), needs, counting)
+
+
+@lru_cache(maxsize=1024)
+def prints_spread(record: str) -> bool:
+    """Whether a record is of the suite and its program prints the spread of its repeats with every point.
+
+    Examples
+    --------
+    >>> prints_spread("dram_read"), prints_spread("device_limits"), prints_spread("vendor_gemm")
+    (True, False, False)
+    """
+    bench = read_suite().get(record)
+    return bench is not None and bench.prints_spread
 
 
 def chosen(suite: Mapping[str, Benchmark], only: Sequence[str]) -> dict[str, Benchmark]:

@@ -3,7 +3,6 @@
 Text that is a whole number becomes one; other text is passed on as it is, so that the model's own checks name it.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -14,41 +13,11 @@ from tilesight.hardware.derive import derive
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
 from tilesight.records.cells import decimal
+from tilesight.records.given import number_or_text, sizes
 from tilesight.records.gpus import canonical_gpu
 from tilesight.units import parse_bytes, parse_seconds
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
 _CLOCKS = ("burst", "sustained")
-
-
-def number_or_text(text: str) -> int | str:
-    """A whole number, or the text where it is none.
-
-    Examples
-    --------
-    >>> number_or_text("4096"), number_or_text("-1"), number_or_text("4096.5"), number_or_text("1e3")
-    (4096, -1, '4096.5', '1e3')
-    """
-    return int(text) if _WHOLE.fullmatch(text) else text
-
-
-def sizes(name: str, text: str, count: int, example: str) -> list[int | str]:
-    """The ``count`` numbers of ``AxBxC``.
-
-    Raises
-    ------
-    ConfigError
-        If there are more or fewer.
-
-    Examples
-    --------
-    >>> sizes("tile", "128x256x64", 3, "128x256x64")
-    [128, 256, 64]
-    """
-    parts = text.lower().split("x")
-    if len(parts) != count:
-        raise ConfigError(f"{name} = {shown(text)} is not {count} sizes; give them as in {example}")
-    return [number_or_text(part) for part in parts]
 
 
 def problem_of(options: ProblemOptions) -> Gemm:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tilesight.cli.options import Json
-from tilesight.errors import ConfigError, shown
+from tilesight.errors import ConfigError, TilesightError, shown
 
 MOVED = 1
 """Exit status where a number moved, a benchmark failed or a file does not compile."""
@@ -66,6 +67,8 @@ def calibrate(
     """
     from tilesight.cli.asked import hardware_of
 
+    _refuse_empty({"--only": only, "--keep": keep, "--target": target}, listed=True)
+    _refuse_empty({"--out": out, "--from": given, "--name": name, "--base": base}, listed=False)
     modes = {"--list": listed, "--build-only": build_only, "--from": given is not None}
     if sum(modes.values()) > 1:
         raise ConfigError(f"{' and '.join(mode for mode, asked in modes.items() if asked)} exclude each other")
@@ -87,6 +90,14 @@ def calibrate(
         return _check(held, given, Path(out), _words(only), _count(jobs), options, as_json)
     options |= {"base": None if base is None else hardware_of(base), "name": name, "keep": _words(keep)}
     return _calibrate(given, Path(out), _words(only), _count(jobs), options, as_json)
+
+
+def _refuse_empty(options: Mapping[str, str | None], *, listed: bool) -> None:
+    """Refuse options that were given and say nothing."""
+    for option, text in options.items():
+        if text is not None and not (_words(text) if listed else text.strip()):
+            what = "names, separated by commas," if listed else "one"
+            raise ConfigError(f"{option} {shown(text)} names nothing; give {what} or leave the option out")
 
 
 def _words(text: str | None) -> list[str]:
@@ -136,14 +147,29 @@ def _calibrate(
     from tilesight.cli.output import print_result
 
     if given is not None:
-        folder, ran = records_folder(Path(given), options["name"]), None
-    else:
-        check_names(options["keep"])
-        folder, ran = _measured(out, only, workers, options["base"], options["name"])
-    found = calibrate_records(folder, **options)
-    found = found if ran is None else replace(found, ran=ran)
+        folder = records_folder(Path(given), options["name"])
+        print_result(write_calibration(calibrate_records(folder, **options), folder, out), as_json)
+        return 0
+    check_names(options["keep"])
+    folder, ran, gpu = _measured(out, only, workers, options["base"], options["name"])
+    try:
+        found = replace(calibrate_records(folder, **options), ran=ran)
+    except TilesightError as error:
+        return _unfinished(error, ran, gpu, as_json)
     print_result(write_calibration(found, folder, out), as_json)
-    return MOVED if found.ran.failed else 0
+    return MOVED if ran.failed else 0
+
+
+def _unfinished(error: TilesightError, ran: Any, gpu: str, as_json: bool) -> int:
+    """Print what failed where records were to be made and no profile can be; an error for another reason is raised again."""
+    from tilesight.calibrate.result import Unfinished
+    from tilesight.cli.output import print_result
+
+    if not ran.failed and any(each.points for each in ran.outcomes):
+        raise error
+    nothing = not any(each.points and not each.failed for each in ran.outcomes)
+    print_result(Unfinished(gpu, "no benchmark gave a record" if nothing else str(error), ran), as_json)
+    return MOVED
 
 
 def _check(
@@ -163,34 +189,42 @@ def _check(
     if given is not None:
         result = check_records(Path(given), hardware=held, **options)
     else:
-        folder, ran = _measured(out, only, workers, held, None)
-        result = replace(check_records(folder, hardware=held, **options), ran=ran)
+        folder, ran, gpu = _measured(out, only, workers, held, None, check=True)
+        try:
+            result = replace(check_records(folder, hardware=held, **options), ran=ran, records=folder)
+        except TilesightError as error:
+            return _unfinished(error, ran, gpu, as_json)
     print_result(result, as_json)
     return MOVED if result.moved or result.ran.failed else 0
 
 
-def _measured(out: Path, only: list[str], workers: int, base: str | None, name: str | None) -> tuple[Path, Any]:
-    """Run the suite; the folder of the records and what became of each benchmark.
+def _measured(
+    out: Path, only: list[str], workers: int, base: str | None, name: str | None, *, check: bool = False
+) -> tuple[Path, Any, str]:
+    """Run the suite; the folder of the records, what became of each benchmark, and the name of the GPU.
 
-    What would be refused later is refused before anything runs: no GPU, no compiler, no base that fits.
+    The records of a check go to a folder of their own.
+
+    What would be refused later is refused before anything runs: a wrong name, no GPU, no compiler, no base that fits.
     """
     from tilesight.calibrate.assemble import RECORDS
-    from tilesight.calibrate.identity import identify
-    from tilesight.calibrate.machine import run_suite
-    from tilesight.calibrate.records import Records
+    from tilesight.calibrate.identity import check_same_gpu, identify
+    from tilesight.calibrate.machine import about_to_run, folder_of_check, run_suite
+    from tilesight.calibrate.suite import chosen, read_suite
     from tilesight.calibrate.toolchain import architecture_of, find_gpu, find_nvcc
 
+    chosen(read_suite(), only)
     gpu = find_gpu()
     which = identify(gpu.name, base, name, architecture_of(gpu.target))
     nvcc = find_nvcc()
     folder = out / RECORDS / which.name
-    there = Records(folder)
-    if there.names and there.gpu != gpu.name:
-        raise ConfigError(
-            f"{folder} holds records of {there.gpu!r} and this is {gpu.name!r}; give another --out or --name"
-        )
+    again = about_to_run(folder, only)
+    if check:
+        folder = folder_of_check(out)
+    else:
+        check_same_gpu(folder, gpu.name, again)
     with _Progress() as told:
-        return folder, run_suite(folder, gpu, nvcc, only=only, workers=workers, told=told)
+        return folder, run_suite(folder, gpu, nvcc, only=only, workers=workers, told=told), gpu.name
 
 
 class _Progress(AbstractContextManager["_Progress"]):

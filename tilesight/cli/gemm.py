@@ -49,9 +49,10 @@ def rank_gemm(
 ) -> None:
     """Matrix product, m x k times k x n: its configurations, fastest first (those of vendor libraries, or --candidates)."""
     from tilesight.api import rank
-    from tilesight.cli.asked import number_or_text, problem_of, state_of
+    from tilesight.cli.asked import problem_of, state_of
     from tilesight.cli.files import read_candidates
     from tilesight.cli.output import print_result
+    from tilesight.records.given import number_or_text
 
     chosen = None if candidates is None else read_candidates(candidates)
     most: Any = number_or_text(top)
@@ -74,9 +75,10 @@ def rank_shapes(
     Products that the GPU can't do are listed with the reason; exit status 2 if none is left.
     """
     from tilesight.api import rank_many
-    from tilesight.cli.asked import number_or_text, state_of
+    from tilesight.cli.asked import state_of
     from tilesight.cli.files import read_candidates, read_problems
     from tilesight.cli.output import print_result
+    from tilesight.records.given import number_or_text
     from tilesight.report.ranking import RankedShapes
 
     chosen = None if candidates is None else read_candidates(candidates)

@@ -1,7 +1,7 @@
 """The program: commands put together, and every bad input told in one line.
 
 Exit status 0: done; 1: a number moved or a benchmark failed (``calibrate``); 2: bad input, one line on stderr; 130:
-interrupted.
+interrupted; 143: ended by SIGTERM (``calibrate``).
 """
 
 import os
@@ -70,9 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = app(words, prog_name="tilesight", standalone_mode=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):  # typer and rich answer a closed pipe with SystemExit
+    except (BrokenPipeError, SystemExit) as error:  # typer and rich answer a closed pipe with SystemExit
         _drop_output()  # who reads has seen enough
-        return 0
+        status = error.code if isinstance(error, SystemExit) else 0
+        return status if isinstance(status, int) and status > 128 else 0  # above: a signal ended us
     except KeyboardInterrupt:
         return INTERRUPTED
     except (TilesightError, _USAGE) as error:

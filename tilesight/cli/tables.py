@@ -7,9 +7,20 @@ import typer
 from tilesight.cli.options import Json, Set
 from tilesight.errors import ConfigError, TableError, counted
 
+COUNTED = "Launches counted by Nsight Compute"
+FILES = (
+    "A measured table, .csv or .csv.gz; or a report of Nsight Compute, .ncu-rep, or what ncu --csv --page raw prints."
+)
+
 
 def compare(
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A measured table, .csv or .csv.gz.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help=FILES,
+        ),
+    ] = None,
     sample: Annotated[
         bool, typer.Option("--sample", help="Take the sample of tables that ships with tilesight.")
     ] = False,
@@ -28,10 +39,56 @@ def compare(
     auto_config: Annotated[
         bool, typer.Option("--auto-config", help="Choose configurations even where the table states them.")
     ] = False,
+    points: Annotated[
+        str | None,
+        typer.Option(
+            "--points",
+            metavar="FILE",
+            help="What the launches compute, .csv or .json, in their order or by match: m, n, k, tile, stages, ..., match, "
+            "launches.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = None,
+    problem: Annotated[
+        str | None,
+        typer.Option(
+            "--problem",
+            metavar="M,N,K[,NAME=V]",
+            help="What all the launches compute, such as 4096,4096,8192,dtype=fp16.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="TILE,NAME=V",
+            help="And how, such as 128x256x64,stages=4; without it the best one is chosen.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            "--kernel",
+            metavar="REGEX",
+            help="Take kernels whose name matches, anywhere in it.",
+            rich_help_panel=COUNTED,
+        ),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            "--cache",
+            metavar="cold|warm",
+            help="cold (ncu --cache-control all, the default) or warm (none).",
+            rich_help_panel=COUNTED,
+        ),
+    ] = None,
     changes: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Predictions beside a measured table: errors by regime and beside the roofline.
+    """Predictions beside a measured table or launches that Nsight Compute counted: errors by regime, beside the roofline.
 
     Rows that can't be priced are listed with the reason. Where none can, the exit status is 2; with --json it is 0, as the
     data say so.
@@ -44,6 +101,7 @@ def compare(
     if changes and file is not None and gpu is None:
         raise ConfigError("--set changes one GPU; say which one by --gpu")
     options: dict[str, Any] = {"where": where or (), "kind": table, "auto_config": auto_config}
+    options |= {"points": _points(points, problem, config), "kernel": kernel, "cache": cache}
     if file is not None:
         result = compare_records(file, hardware=_hardware(gpu, changes), rows=rows, **options)
         print_result(result, as_json)
@@ -61,6 +119,19 @@ def compare(
         print(end="\n" if number else "")
         print_report(result)
     _check_scored(results)
+
+
+def _points(points: str | None, problem: str | None, config: str | None) -> Any:
+    """A file of points, or the one point of the options; None without either."""
+    if points is not None and (problem, config) != (None, None):
+        raise ConfigError("--points says what --problem and --config say; give one of the two")
+    if problem is None:
+        if config is not None:
+            raise ConfigError("--config belongs to --problem; give that too")
+        return points
+    from tilesight.ncu import point_of_texts
+
+    return point_of_texts(problem, config)
 
 
 def _check_scored(results: list[Any]) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesight.compare.beside import known, plain, quantities
+from tilesight.compare.predictions import Predictions
 from tilesight.compare.scores import (
     L2_SCORES,
     NO_RANKING,
@@ -27,61 +29,9 @@ from tilesight.compare.scores import (
 from tilesight.cost.estimate import MODEL_VERSION
 from tilesight.display import Displayable
 from tilesight.errors import TableError, shown
-from tilesight.records import Condition, Protocol, Table
+from tilesight.records import NCU, Condition, Protocol, Table
 
 SCHEMA = "tilesight.compare/1"
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """One entry a prediction, shape (n,) each; a row of the table gives one per protocol.
-
-    Attributes
-    ----------
-    row
-        Index into the table.
-    protocol
-        Index into the protocols.
-    gpu
-        Profile name, or the name in the table where there is no profile.
-    cache
-        ``"warm"``, ``"cold"`` or another word for neither.
-    measured_s, predicted_s, roofline_s
-        Times; predicted and roofline hold the protocol's added terms. Meaningless where refused.
-    low_s, high_s
-        Likely interval of the predicted time, with the added terms; nan where unknown.
-    config
-        The configuration that was priced, in words.
-    binding
-        What limits the kernel.
-    refusal
-        Why there is no prediction; None where there is one.
-    measured_counters, predicted_counters
-        Bytes and hit rates by name; empty where the table has none.
-    compulsory_bytes
-        Operand bytes, each read once.
-    """
-
-    row: NDArray[Any]
-    protocol: NDArray[Any]
-    gpu: NDArray[Any]
-    cache: NDArray[Any]
-    measured_s: NDArray[Any]
-    predicted_s: NDArray[Any]
-    roofline_s: NDArray[Any]
-    low_s: NDArray[Any]
-    high_s: NDArray[Any]
-    config: NDArray[Any]
-    binding: NDArray[Any]
-    refusal: NDArray[Any]
-    measured_counters: Mapping[str, NDArray[Any]]
-    predicted_counters: Mapping[str, NDArray[Any]]
-    compulsory_bytes: NDArray[Any]
-
-    @cached_property
-    def priced(self) -> NDArray[Any]:
-        """Mask of the predictions that were not refused."""
-        return np.array([reason is None for reason in self.refusal], dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -104,6 +54,8 @@ class Result(Displayable):
         Hash of each profile that priced rows, by its name.
     what_if
         What was changed in those of them that are what-if copies, by name.
+    left_out
+        Launches of a report that belong to no point, by kernel.
     """
 
     table: Table
@@ -113,6 +65,7 @@ class Result(Displayable):
     where: tuple[Condition, ...] = ()
     hardware: Mapping[str, str] = field(default_factory=dict)
     what_if: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def states_configs(self) -> bool:
@@ -152,14 +105,14 @@ class Result(Displayable):
     @cached_property
     def time(self) -> Scores:
         """MAPE, median APE, bias, wMAPE and the roofline's MAPE, in percent."""
-        made, priced = self.predictions, self.predictions.priced
-        return time_scores(made.predicted_s[priced], made.measured_s[priced], made.roofline_s[priced])
+        made, timed = self.predictions, self.predictions.timed
+        return time_scores(made.predicted_s[timed], made.measured_s[timed], made.roofline_s[timed])
 
     @cached_property
     def likely_interval(self) -> Scores:
         """``{n, inside}``: predictions whose likely interval is known, and the share of them that holds the time."""
-        made, priced = self.predictions, self.predictions.priced
-        return interval_scores(made.measured_s[priced], made.low_s[priced], made.high_s[priced])
+        made, timed = self.predictions, self.predictions.timed
+        return interval_scores(made.measured_s[timed], made.low_s[timed], made.high_s[timed])
 
     @cached_property
     def masks(self) -> dict[str, NDArray[Any]]:
@@ -170,9 +123,9 @@ class Result(Displayable):
     @cached_property
     def by_regime(self) -> dict[str, Scores]:
         """``{n, mape, roofline_mape}`` of each regime."""
-        made, priced = self.predictions, self.predictions.priced
-        masks = {name: mask[priced] for name, mask in self.masks.items()}
-        return regime_scores(made.predicted_s[priced], made.measured_s[priced], made.roofline_s[priced], masks)
+        made, timed = self.predictions, self.predictions.timed
+        masks = {name: mask[timed] for name, mask in self.masks.items()}
+        return regime_scores(made.predicted_s[timed], made.measured_s[timed], made.roofline_s[timed], masks)
 
     @cached_property
     def ranking(self) -> Scores:
@@ -182,7 +135,9 @@ class Result(Displayable):
         made = self.predictions
         shape = [self._column(name) for name in ("m", "n", "k", "dtype") if name in self.table]
         groups = group_numbers(made.gpu, made.protocol, *shape)
-        return ranking_scores(np.where(made.priced, made.predicted_s, np.inf), made.measured_s, groups)
+        measured = ~np.isnan(made.measured_s)
+        predicted_s = np.where(made.priced, made.predicted_s, np.inf)
+        return ranking_scores(predicted_s[measured], made.measured_s[measured], groups[measured])
 
     @cached_property
     def l2(self) -> Scores:
@@ -220,7 +175,34 @@ class Result(Displayable):
                 for protocol in self.protocols
             },
             "unknown_columns": list(self.table.unknown_columns),
+            **({"points": self.points(), "left_out": dict(self.left_out)} if self.counted else {}),
         }
+
+    @property
+    def counted(self) -> bool:
+        """Whether the rows are points of a report of Nsight Compute."""
+        return self.table.kind.name == NCU.name
+
+    def points(self) -> list[dict[str, Any]]:
+        """One dict a prediction with every quantity predicted beside measured, its spread and its error.
+
+        Errors and spreads in percent, of hit rates in points; None where nobody predicts or measured.
+        """
+        made, table = self.predictions, self.table
+        return [
+            {
+                "row": int(table.row_numbers[row]),
+                "line": int(table.line_numbers[row]),
+                "gpu": made.gpu[i],
+                **{name: plain(table[name][row]) for name in table.kind.inputs if name in table},
+                "problem": made.problem[i],
+                "config": made.config[i],
+                "binding": made.binding[i],
+                "refusal": made.refusal[i],
+                "quantities": quantities(made, i, table, row),
+            }
+            for i, row in enumerate(made.row)
+        ]
 
     def rows(self) -> list[dict[str, Any]]:
         """One dict a prediction: where it comes from, its inputs, measured and predicted, error, regimes, binding."""
@@ -233,10 +215,13 @@ class Result(Displayable):
                 "gpu": made.gpu[i],
                 "time": self.protocols[made.protocol[i]].name,
                 **{name: table[name][row] for name in inputs},
-                "measured_s": made.measured_s[i],
+                "measured_s": known(made.measured_s[i]),
                 **self._predicted(i),
                 "regimes": " ".join(name for name, mask in self.masks.items() if mask[i]),
-                **{f"measured_{name}": values[i] for name, values in made.measured_counters.items()},
+                **{f"measured_{name}": known(values[i]) for name, values in made.measured_counters.items()},
+                **{
+                    name: known(table[name][row]) for name in table.columns if self.counted and name.endswith("_spread")
+                },
                 "refusal": made.refusal[i],
             }
             for i, row in enumerate(made.row)
@@ -265,9 +250,9 @@ class Result(Displayable):
         made = self.predictions
         values = {
             "predicted_s": made.predicted_s[i],
-            "error_percent": 100 * (made.predicted_s[i] / made.measured_s[i] - 1),
-            "low_s": made.low_s[i] if np.isfinite(made.low_s[i]) else None,
-            "high_s": made.high_s[i] if np.isfinite(made.high_s[i]) else None,
+            "error_percent": known(100 * (made.predicted_s[i] / made.measured_s[i] - 1)),
+            "low_s": known(made.low_s[i]),
+            "high_s": known(made.high_s[i]),
             "roofline_s": made.roofline_s[i],
             "config": made.config[i],
             "binding": made.binding[i],

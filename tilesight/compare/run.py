@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache as memoised
 from os import PathLike, fspath
 from pathlib import Path
 from types import NoneType
@@ -12,19 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.candidates import gemm_candidates
-from tilesight.compare.result import Predictions, Result
+from tilesight.compare.owners import Hardware, assign_hardware, what_if
+from tilesight.compare.predictions import Predictions
+from tilesight.compare.result import Result
 from tilesight.cost.clock import busy_seconds
 from tilesight.cost.estimate import Estimates
 from tilesight.cost.price import Situation
 from tilesight.dtypes import dtype
-from tilesight.errors import ConfigError, TableError, UnknownProfileError, UnsupportedError, shown
+from tilesight.errors import ConfigError, TableError, UnsupportedError, shown
 from tilesight.files import is_same_file
-from tilesight.hardware.derive import changes_of
-from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile
-from tilesight.hardware.unread import unread
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.ncu.points import Given, Point
+from tilesight.ncu.repeats import read_counted
+from tilesight.ncu.report import is_report
 from tilesight.records import (
+    COUNTED_CACHES,
+    NCU,
     PROTOCOLS,
     Protocol,
     Requests,
@@ -39,8 +43,9 @@ from tilesight.records import (
 from tilesight.records.protocol import PredictMany
 from tilesight.search import price_many, rank_configs
 
-Hardware = str | PathLike[str] | Profile
 ChooseConfig = Callable[[Gemm, Profile], GemmConfig]
+MAYBE_PREDICTED = ("crossing_bytes", "clock_hz")
+"""Counters that are predicted where the model has such a column."""
 
 
 def price_rows(
@@ -72,25 +77,38 @@ def compare_records(
     where: Mapping[str, object] | Iterable[str] = (),
     kind: str | None = None,
     auto_config: bool = False,
+    points: Given | None = None,
+    kernel: str | None = None,
+    cache: str | None = None,
     rows: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     predict_many: PredictMany = price_rows,
     choose_config: ChooseConfig = best_config,
 ) -> Result:
-    """Predict every row of a measured table and score the predictions.
+    """Predict every row of a measured table, or every point of a report of Nsight Compute, and score the predictions.
 
     Parameters
     ----------
     table
-        A ``.csv`` or ``.csv.gz`` file, or a table that was read before.
+        A ``.csv`` or ``.csv.gz`` file, or a table that was read before; a report (``.ncu-rep``) or the output of
+        ``ncu --csv --page raw``.
     hardware
-        Profile, its name or its file. Needed where the table has no ``gpu`` column; picks rows where it has one.
+        Profile, its name or its file. Needed where the table has no ``gpu`` column or the report no name of the GPU; picks
+        rows where it has one.
     where
         ``["m=1,16", ...]`` or ``{"m": [1, 16]}``: keep rows whose column is any of the values.
     kind
         Name of the kind of table; None recognises it by its header.
     auto_config
         Let the model choose configurations even where the table states them.
+    points
+        Of a report: what its launches compute and how, as a file of points (see :func:`tilesight.ncu.read_points`), one
+        :class:`tilesight.ncu.Point` or several.
+    kernel
+        Of a report: regular expression; only kernels whose name matches are taken.
+    cache
+        Of a report: ``"cold"`` (``ncu --cache-control all``, its default and ours) or ``"warm"`` (``none``, after launches
+        on the same buffers).
     rows
         Write one line a prediction to this CSV file.
     progress
@@ -101,27 +119,52 @@ def compare_records(
     Raises
     ------
     MissingFileError, TableError
-        If the table is missing or malformed, nothing is left to compare, or ``rows`` is the table itself.
+        If the table is missing or malformed, nothing is left to compare, ``rows`` is the table itself, or launches and
+        points don't fit.
+    MissingToolError
+        If it is a report and NVIDIA's package ``ncu_report`` can't be imported.
     UnknownProfileError, ProfileError
         If ``hardware`` names no profile or a broken one.
     ConfigError
-        If an argument is of another kind.
+        If an argument is of another kind, or belongs to reports alone.
     """
-    _check_kinds(table, hardware, where, kind, auto_config, rows, progress, predict_many, choose_config)
+    _check_kinds(
+        {
+            "table": table,
+            "hardware": hardware,
+            "where": where,
+            "kind": kind,
+            "auto_config": auto_config,
+            "points": points,
+            "kernel": kernel,
+            "cache": cache,
+            "rows": rows,
+            "progress": progress,
+            "predict_many": predict_many,
+            "choose_config": choose_config,
+        }
+    )
     file = table.file if isinstance(table, Table) else table
     if rows is not None and is_same_file(Path(rows), Path(file)):
         raise TableError(f"rows = {str(rows)!r} is the table itself and would be lost; write to another file")
+    if rows is not None and isinstance(points, str | PathLike) and is_same_file(Path(rows), Path(points)):
+        raise TableError(f"rows = {str(rows)!r} is the file of points and would be lost; write to another file")
     conditions = parse_where(where)
-    if not isinstance(table, Table):
-        table = read_table(table, table=kind)
+    left_out: Mapping[str, int] = {}
+    if not isinstance(table, Table) and (kind == NCU.name or (kind is None and is_report(Path(table)))):
+        counted = read_counted(Path(table), points, kernel)
+        table, left_out = counted.table, counted.left_out
+    else:
+        _check_no_report(file, {"points": points, "kernel": kernel})
+        table = table if isinstance(table, Table) else read_table(table, table=kind)
+    protocols = _protocols(table, cache)
     table = filter_rows(table, conditions)
-    table, owners = _assign_hardware(table, hardware)
+    table, owners = assign_hardware(table, hardware)
     asked = requests(table, auto_config=auto_config)
-    protocols = PROTOCOLS[table.kind.name]
     columns = _Columns(table, protocols)
     columns.refuse(asked.refusals)
     columns.refuse({row: reason for row, reason in enumerate(owners) if isinstance(reason, str)})
-    choose = cache(choose_config)
+    choose = memoised(choose_config)
     done = 0
     for profile, batch in _batches(asked, owners):
         problems, configs, priced = _with_configs(asked, profile, batch, choose, columns)
@@ -140,78 +183,53 @@ def compare_records(
         ranked=asked.configs is not None,
         where=conditions,
         hardware={owner.name: owner.hash for owner in owners if isinstance(owner, Profile)},
-        what_if=_what_if(owners),
+        what_if=what_if(owners),
+        left_out=left_out,
     )
     if rows is not None:
         result.write_rows(rows)
     return result
 
 
-def _check_kinds(
-    table: object,
-    hardware: object,
-    where: object,
-    kind: object,
-    auto_config: object,
-    rows: object,
-    progress: object,
-    predict_many: object,
-    choose_config: object,
-) -> None:
+def _check_kinds(arguments: Mapping[str, object]) -> None:
     """Refuse arguments of the wrong kind, by name."""
     path = (str, PathLike)
-    kinds: dict[str, tuple[object, tuple[type, ...], str]] = {
-        "table": (table, (*path, Table), "a file or a Table"),
-        "hardware": (hardware, (*path, Profile, NoneType), "a Profile, its name or its file"),
-        "where": (where, (Mapping, Iterable), "texts such as 'm=16', or values by column"),
-        "kind": (kind, (str, NoneType), "the name of a kind of table"),
-        "auto_config": (auto_config, (bool, np.bool_), "True or False"),
-        "rows": (rows, (*path, NoneType), "the file to write"),
-        "progress": (progress, (Callable, NoneType), "a function"),  # type: ignore[dict-item]
-        "predict_many": (predict_many, (Callable,), "a function"),  # type: ignore[dict-item]
-        "choose_config": (choose_config, (Callable,), "a function"),  # type: ignore[dict-item]
+    kinds: dict[str, tuple[tuple[type, ...], str]] = {
+        "table": ((*path, Table), "a file or a Table"),
+        "hardware": ((*path, Profile, NoneType), "a Profile, its name or its file"),
+        "where": ((Mapping, Iterable), "texts such as 'm=16', or values by column"),
+        "kind": ((str, NoneType), "the name of a kind of table"),
+        "auto_config": ((bool, np.bool_), "True or False"),
+        "points": ((*path, Point, Sequence, NoneType), "a file of points, a tilesight.ncu.Point, or several"),
+        "kernel": ((str, NoneType), "a regular expression"),
+        "cache": ((str, NoneType), f"one of {', '.join(map(repr, COUNTED_CACHES))}"),
+        "rows": ((*path, NoneType), "the file to write"),
+        "progress": ((Callable, NoneType), "a function"),  # type: ignore[dict-item]
+        "predict_many": ((Callable,), "a function"),  # type: ignore[dict-item]
+        "choose_config": ((Callable,), "a function"),  # type: ignore[dict-item]
     }
-    for name, (given, allowed, words) in kinds.items():
+    for name, (allowed, words) in kinds.items():
+        given = arguments[name]
         wrong = not isinstance(given, allowed)
         if wrong or (isinstance(given, PathLike) and not isinstance(fspath(given), str)):
             raise ConfigError(f"{name} = {shown(given)}; give {words}")
 
 
-def _assign_hardware(table: Table, hardware: Hardware | None) -> tuple[Table, list[Profile | str]]:
-    """The rows to compare, and for each its profile or the reason why it has none."""
-    given = None
-    if hardware is not None:
-        is_name = isinstance(hardware, str) and "/" not in hardware and not hardware.endswith(".toml")
-        given = load_profile(canonical_gpu(str(hardware)) if is_name else hardware)
-    if "gpu" not in table:
-        if given is None:
-            raise TableError(
-                "the table has no gpu column; say which GPU it was measured on (hardware=, --gpu)", file=table.file
-            )
-        return table, [given] * len(table)
-    if given is not None:
-        # a what-if copy stands in for the GPU it was derived from
-        names = given.name if given.derived is None else f"{given.name},{given.derived.parent}"
-        table = filter_rows(table, parse_where([f"gpu={names}"]))
-        return table, [given] * len(table)
-    owners: dict[str, Profile | str] = {}
-    for name in dict.fromkeys(table["gpu"].tolist()):
-        try:
-            owners[name] = load_profile(canonical_gpu(name))
-        except UnknownProfileError as error:
-            owners[name] = str(error)
-    return table, [owners[name] for name in table["gpu"].tolist()]
+def _check_no_report(file: object, options: Mapping[str, object]) -> None:
+    """Refuse options of reports for a table, whose rows say what they are."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(f"{name} belongs to reports of Nsight Compute; {file} is a table")
 
 
-def _what_if(owners: list[Profile | str]) -> dict[str, tuple[str, ...]]:
-    """What was changed in each what-if copy that prices rows, by its name."""
-    copies = {owner.name: owner for owner in owners if isinstance(owner, Profile) and owner.derived is not None}
-    return {
-        name: tuple(
-            f"{text}, {why}" if (why := unread(number, copy)) else text for number, text in changes_of(copy).items()
-        )
-        for name, copy in copies.items()
-    }
+def _protocols(table: Table, cache: str | None) -> tuple[Protocol, ...]:
+    if table.kind.name != NCU.name:
+        _check_no_report(table.file, {"cache": cache})
+        return PROTOCOLS[table.kind.name]
+    cache = "cold" if cache is None else cache
+    if cache not in COUNTED_CACHES:
+        raise ConfigError(f"cache = {shown(cache)}; give {' or '.join(map(repr, COUNTED_CACHES))}")
+    return COUNTED_CACHES[cache]
 
 
 def _batches(asked: Requests, owners: list[Profile | str]) -> Iterator[tuple[Profile, list[int]]]:
@@ -279,7 +297,12 @@ class _Columns:
         self.measured_counters = {
             name: np.repeat(values[:, None], len(protocols), axis=1) for name, values in counters(table).items()
         }
-        self.predicted_counters = {name: np.full(shape, np.nan) for name in self.measured_counters}
+        self.predicted_counters = {
+            name: np.full(shape, np.nan) for name in self.measured_counters if name not in MAYBE_PREDICTED
+        }
+        self.maybe_predicted = {
+            name: np.full(shape, np.nan) for name in MAYBE_PREDICTED if name in self.measured_counters
+        }
 
     def refuse(self, reasons: Mapping[int, str], number: int | slice = slice(None)) -> None:
         """Rows -> reason, for one protocol or for all."""
@@ -295,6 +318,8 @@ class _Columns:
         self.binding[rows, number] = estimates.binding
         for name, values in self.predicted_counters.items():
             values[rows, number] = estimates.column(name)
+        for name in [name for name in self.maybe_predicted if name in getattr(estimates, "columns", ())]:
+            self.maybe_predicted[name][rows, number] = estimates.column(name)
 
     def predictions(self, gpus: list[str], asked: Requests) -> Predictions:
         """The arrays in order of rows, protocols of one row together."""
@@ -309,13 +334,22 @@ class _Columns:
             roofline_s=self.roofline_s.ravel(),
             low_s=self.low_s.ravel(),
             high_s=self.high_s.ravel(),
+            problem=np.repeat(_words(asked.problems), protocols),
             config=np.repeat(self.config, protocols),
             binding=self.binding.ravel(),
             refusal=self.refusal.ravel(),
             measured_counters={name: values.ravel() for name, values in self.measured_counters.items()},
-            predicted_counters={name: values.ravel() for name, values in self.predicted_counters.items()},
+            predicted_counters={
+                name: values.ravel()
+                for name, values in (self.predicted_counters | self.maybe_predicted).items()
+                if name not in self.maybe_predicted or not np.isnan(values).all()
+            },
             compulsory_bytes=np.repeat([_compulsory_bytes(problem) for problem in asked.problems], protocols),
         )
+
+
+def _words(problems: Sequence[Gemm | None]) -> NDArray[np.object_]:
+    return np.array([None if problem is None else str(problem) for problem in problems], dtype=object)
 
 
 def _compulsory_bytes(problem: Gemm | None) -> float:

@@ -230,28 +230,37 @@ def l2_scores(predicted: Mapping[str, Floats], measured: Mapping[str, Floats], c
     Parameters
     ----------
     predicted, measured
-        Some of ``dram_read_bytes``, ``dram_write_bytes``, ``lookup_bytes``, ``l2_hit_rate``, shape (n,) each.
+        Some of ``dram_read_bytes``, ``dram_write_bytes``, ``lookup_bytes``, ``l2_hit_rate``, shape (n,) each. A measured
+        nan says that nobody counted in that row; the row is no part of that score, nor of a relative one where 0 was
+        counted.
     compulsory
         Operand bytes, each read once, shape (n,).
     k
         Size of the summed dimension, shape (n,).
     """
     scores: Scores = dict.fromkeys(L2_SCORES)
-    both = set(predicted).intersection(measured)
-    if "dram_read_bytes" in both and len(k):
-        read, measured_read = predicted["dram_read_bytes"], measured["dram_read_bytes"]
-        reused, deep = measured_read > REUSED * compulsory, k >= DEEP_K
+    both = {
+        name: ~np.isnan(measured[name]) & ((measured[name] != 0) | (name == "l2_hit_rate"))
+        for name in set(predicted).intersection(measured)
+    }
+    if "dram_read_bytes" in both and both["dram_read_bytes"].any():
+        counted = both["dram_read_bytes"]
+        read, measured_read = predicted["dram_read_bytes"][counted], measured["dram_read_bytes"][counted]
+        reused, deep = measured_read > REUSED * compulsory[counted], k[counted] >= DEEP_K
         scores["dram_read_mape"] = mape(read, measured_read)
         scores["dram_read_mape_reused"] = mape(read[reused], measured_read[reused])
         scores["dram_read_median_ape"] = float(np.median(np.abs(signed_errors_percent(read, measured_read))))
         scores["dram_read_mape_deep_k"] = mape(read[deep], measured_read[deep])
-        if "dram_write_bytes" in both:
-            measured_total = measured_read + measured["dram_write_bytes"]
-            scores["dram_bytes_mape"] = mape(read + predicted["dram_write_bytes"], measured_total)
+    if {"dram_read_bytes", "dram_write_bytes"} <= both.keys():
+        total, measured_total = (each["dram_read_bytes"] + each["dram_write_bytes"] for each in (predicted, measured))
+        counted = ~np.isnan(measured_total) & (measured_total != 0)
+        scores["dram_bytes_mape"] = mape(total[counted], measured_total[counted])
     if "lookup_bytes" in both:
-        scores["lookup_mape"] = mape(predicted["lookup_bytes"], measured["lookup_bytes"])
-    if "l2_hit_rate" in both and len(k):
-        points = 100 * np.abs(predicted["l2_hit_rate"] - measured["l2_hit_rate"])
+        counted = both["lookup_bytes"]
+        scores["lookup_mape"] = mape(predicted["lookup_bytes"][counted], measured["lookup_bytes"][counted])
+    if "l2_hit_rate" in both and both["l2_hit_rate"].any():
+        counted = both["l2_hit_rate"]
+        points = 100 * np.abs(predicted["l2_hit_rate"][counted] - measured["l2_hit_rate"][counted])
         if not np.all(np.isfinite(points)):
             raise TilesightError("a hit rate is not finite; scores need finite numbers")
         scores["hit_rate_mae_pp"] = float(points.mean())

@@ -14,11 +14,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.merging import LookupShares
-from tilesight.cost.reuse import Touched, hit_probability_gaussian, lockstep_touched
+from tilesight.cost.drift import Pace, fetches, lonely_tiles, spread_by_wave
+from tilesight.cost.merging import LookupShares, near_share
+from tilesight.cost.raster import A_HEAD, KINDS_A, B, Raster, places, raster
+from tilesight.cost.reuse import hit_probability_gaussian
 from tilesight.hardware.profile import Profile
 from tilesight.plan.access import Access
 from tilesight.plan.tile import Counts
+
+ALONE = 0.75
+"""Lookups / requests of aligned neighbours above which an operand counts as not shared between them."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,12 @@ class Traffic:
     lookup_bytes: Counts
     dram_read_bytes: Counts
     dram_write_bytes: Counts
+    crossing_bytes: Counts
     hit_rate: Counts
     resident_share: Counts
     full_read_bytes: Counts
     tail_read_bytes: Counts
+    drift_read_bytes: Counts
     reread_hit_share: Counts
     resident_after: Counts
     dirty_after_bytes: Counts
@@ -116,44 +123,204 @@ def held_bytes(access: Access, hardware: Profile) -> Counts:
     return copies_a * access.a_bytes + copies_b * access.b_bytes + access.c_bytes
 
 
-def traffic(
-    access: Access,
-    slots: Counts,
-    shares: LookupShares,
-    hardware: Profile,
-    share: Counts,
-) -> Traffic:
-    """Bytes per level of one launch, in lockstep, ``share`` of its first touches hitting; see the module's equations."""
-    touched: Touched = lockstep_touched(access, slots, hardware.l2.partitions or 1)
-    line = hardware.l2.line_bytes
-    blocks = hardware.l2.capacity_bytes / line
-    ways = int(hardware.require("l2.associativity"))
-    miss_a = 1.0 - hit_probability_gaussian(touched.distance_a / line, ways, blocks)
-    miss_b = 1.0 - hit_probability_gaussian(touched.distance_b / line, ways, blocks)
+@dataclass(frozen=True)
+class Flow:
+    """What a launch's operands take from L2 and from beyond, shape (L,) each.
 
-    again = touched.again_a + touched.again_b
-    lost = touched.again_a * miss_a + touched.again_b * miss_b
-    tail = touched.tail_first * (1 - share) + touched.tail_again_a * miss_a + touched.tail_again_b * miss_b
-    reads = touched.first * (1 - share) + lost
+    ``first_bytes`` are the first touches of a block, ``again_bytes`` later waves' touches of blocks seen before and
+    ``lost_bytes`` those of them that L2 holds no more. ``read_bytes`` come from DRAM, ``drift_bytes`` of them since late
+    CTAs find their block evicted, and ``tail_bytes`` of them in the last wave; ``crossing_bytes`` come from the other
+    partition.
+    Shares of A and of B: lookups / requests of CTAs that load with one instruction stream, and what they would be if
+    nothing parted neighbours. ``near`` is the share of what neighbours could merge that they do.
+    """
+
+    first_bytes: Counts
+    again_bytes: Counts
+    lost_bytes: Counts
+    read_bytes: Counts
+    drift_bytes: Counts
+    tail_bytes: Counts
+    crossing_bytes: Counts
+    share_a: Counts
+    share_b: Counts
+    merged_a: Counts
+    merged_b: Counts
+    near: Counts
+
+
+def flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Counts) -> Flow:
+    """Reads of a launch's waves, ``share`` of its first touches hitting; see ``cost/raster.py`` and ``cost/drift.py``.
+
+    Configurations that differ in nothing that counts here are walked once.
+    """
+    columns = np.stack([slots, share, *vars(how).values(), *vars(access).values()])
+    _, one_of, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
+    walked = _flow(access[one_of], slots[one_of], how[one_of], hardware, share[one_of])
+    return Flow(**{name: values[kind.ravel()] for name, values in vars(walked).items()})
+
+
+def ctas_of_a_gpc(ctas: Counts, slots: Counts, hardware: Profile) -> Counts:
+    """Neighbouring CTAs in one GPC, shape as given: SMs over GPCs, or fewer each where a launch leaves SMs empty.
+
+    A launch of as many CTAs as there are GPCs, or fewer, is all in one; larger ones are spread in equal blocks (record
+    ``chip_map``).
+    """
+    gpcs = float(hardware.gpc.count or 1)
+    small = np.where(ctas <= gpcs, ctas, np.maximum(ctas / gpcs, 1.0))
+    return np.minimum(np.where(ctas < slots, small, np.inf), hardware.sm_count / gpcs)
+
+
+def _drawn_scales(access: Access, waves: Raster, launches: int) -> tuple[Counts, Counts]:
+    """What makes drawn waves stand for all: factors on first and on repeated touches, shape (4, launches) each.
+
+    A launch touches every row of A and column of B a first time, and none more often than there are tiles across.
+    """
+    scales = np.ones((2, 4, launches))
+    several = (access.tiles_n, access.tiles_m)
+    for which, size, across in zip((KINDS_A, slice(B, None)), (access.m, access.n), several, strict=True):
+        again = waves.total(waves.again[which].sum(axis=0), launches)
+        first = waves.total(waves.elements[which].sum(axis=0), launches) - again
+        wanted = np.clip(first + again - size, 0.0, (across - 1.0) * size)
+        scales[0, which] = size / first
+        scales[1, which] = np.where(again > 0, wanted / np.maximum(again, 1.0), 1.0)
+    return scales[0], scales[1]
+
+
+def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Counts) -> Flow:
+    """:func:`flow` of configurations that all differ."""
+    launches, line, parts = len(slots), hardware.l2.line_bytes, access.parts
+    capacity, partitions = hardware.l2.capacity_bytes, float(hardware.l2.partitions or 1)
+    waves = raster(access, slots)
+    row = waves.row
+    all_tiles = access.tiles_m * access.tiles_n
+    tiles = all_tiles[row]
+    in_gpc = ctas_of_a_gpc(all_tiles * parts, slots / how.ctas_per_sm, hardware)[row]
+    where = places(waves, in_gpc, float(hardware.gpc.count or 1), hardware.require("merging.requests_async"))
+    grids = np.clip(slots[row] / tiles, 1.0, parts[row])  # grids of tiles in flight at once
+    k = access.k[row]
+    bytes_k = waves.elements * access.element_bytes[row]
+    copies = partitions - (partitions - 1.0) / 2.0 * where.in_one
+    output = waves.ctas / tiles * (access.c_bytes / access.batch)[row] * grids
+
+    held = k * (bytes_k * copies).sum(axis=0) * grids + output
+    again = waves.again / np.maximum(waves.elements, 1.0)
+    cut = waves.cut / np.maximum(waves.elements[B], 1.0)
+    beyond = waves.between[B] > 0  # a pass over a group is longer than a wave
+    fresh = held - k * (bytes_k * copies)[A_HEAD] * again[A_HEAD] - beyond * k * (bytes_k * copies)[B] * cut
+    held_before, fresh_before = (waves.mean_full(values, launches)[row] for values in (held, fresh))
+    ways, blocks = int(hardware.require("l2.associativity")), capacity / line
+
+    def kept(waves_between: Counts) -> Counts:
+        """Chance that a block lives until its next wave: its distance grows along k from one wave's bytes to the other's."""
+        ends = [ends + waves_between * fresh_before for ends in (held_before, held)]
+        distances = (ends[0], (ends[0] + ends[1]) / 2.0, ends[1])
+        first, middle, last = (hit_probability_gaussian(distance / line, ways, blocks) for distance in distances)
+        return np.minimum((first + 4.0 * middle + last) / 6.0, 1.0)
+
+    none = np.zeros_like(held)
+    cut = np.where(beyond, cut, 0.0)
+    hit_a, hit_b = again[A_HEAD] * kept(waves.between[A_HEAD]), (again[B] - cut) * kept(waves.between[B])
+    hit = np.stack([hit_a, none, none, hit_b + (cut * kept(none) if np.any(cut > 0) else 0.0)])
+    hit = np.minimum(hit, again)
+    miss = np.clip(1.0 - hit - (1.0 - again) * share[row], 0.0, 1.0)  # of all that a wave reads
+
+    # how far positions have spread in the middle of each wave
+    asked = bytes_k * k * waves.sharers
+    alone = (bytes_k * k * miss * (where.aligned > ALONE)).sum(axis=0) / asked.sum(axis=0)
+    total = waves.total(asked.sum(axis=0), launches)
+    aligned = waves.total((asked * where.aligned).sum(axis=0), launches) / total
+    alone_mean = waves.total(alone * asked.sum(axis=0), launches) / total
+    count = np.ceil(all_tiles / slots)
+    whole, inside = spread_by_wave(
+        how, access.k, count, lambda far: 1.0 - near_share(alone_mean, far, hardware) * (1.0 - aligned), hardware
+    )
+    spread, spread_near = (
+        each[np.minimum(waves.wave.astype(np.int64), len(each) - 1), row] for each in (whole, inside)
+    )
+    crowded = (how.ctas_per_sm > 1)[row]
+    fetched = fetches(waves, where, bytes_k * copies * grids, output, k, spread, crowded, capacity)
+    first_scale, again_scale = (scale[:, row] for scale in _drawn_scales(access, waves, launches))
+    firsts, agains = (bytes_k * k * part for part in ((1.0 - again) * first_scale, again * again_scale))
+    lost = agains - bytes_k * k * hit * again_scale
+    once = np.maximum(firsts * (1.0 - share[row]) + lost, 0.0)
+    reads = once * fetched.whole
+    if np.any(crowded & waves.last):
+        lonely = lonely_tiles(waves, slots[row], how.ctas_per_sm[row], k, how.lead[row], fetched.window_elements) * (
+            waves.last & crowded
+        )
+        high = np.minimum(np.minimum(access.group[row], access.tiles_m[row]), np.maximum(lonely, 1.0))
+        wide = (lonely > 0) * np.maximum(lonely / high, 1.0)
+        sides = (lonely > 0) * np.minimum(high, lonely) * access.tile_m[row] + wide * access.tile_n[row]
+        lonely_bytes = sides * np.minimum(lonely, 1.0) * access.element_bytes[row] * k
+    else:
+        lonely_bytes = none
+
+    near = near_share(alone, spread_near, hardware)
+    together = (waves.wave == 0) & how.loads_plainly[row]
+    far = np.where(together, hardware.require("merging.far_first_share"), hardware.require("merging.far_share"))
+    most = hardware.require("merging.near_share")
+    side = where.in_one * fetched.whole / 2.0 + (1.0 - where.in_one) * fetched.side
+
+    def of_asked(kept: Counts) -> tuple[Counts, Counts]:
+        """Lookups / requests of A and of B, if neighbours merge that share of what they could."""
+        shares = np.clip(1.0 - kept * (1.0 - where.aligned) - far * (where.aligned - where.meeting), 0.0, 1.0)
+        sums = []
+        for which in (KINDS_A, slice(B, None)):
+            looked_up, of = ((asked * shares)[which].sum(axis=0), asked[which].sum(axis=0))
+            sums.append(waves.total(looked_up, launches) / waves.total(of, launches))
+        return sums[0], sums[1]
+
+    def over(values: Counts) -> Counts:
+        """Sum over waves, kinds and grids."""
+        return waves.total(values.sum(axis=0), launches) * parts
+
+    share_a, share_b = of_asked(near)
+    merged_a, merged_b = of_asked(np.full_like(near, most))
+    lonely_reads = waves.total(lonely_bytes, launches) * parts
+    read_bytes = over(reads) + lonely_reads
+    ragged = (all_tiles * parts) % slots / (all_tiles * parts)
+    return Flow(
+        first_bytes=access.a_bytes + access.b_bytes,
+        again_bytes=over(agains),
+        lost_bytes=np.maximum(over(lost), 0.0),
+        read_bytes=read_bytes,
+        drift_bytes=over(once * (fetched.whole - 1.0)) + lonely_reads,
+        tail_bytes=np.where(parts > 1, read_bytes * ragged, (reads.sum(axis=0) + lonely_bytes)[waves.last]),
+        crossing_bytes=over(once * side) * (partitions > 1),
+        share_a=share_a,
+        share_b=share_b,
+        merged_a=merged_a,
+        merged_b=merged_b,
+        near=waves.total(near * asked.sum(axis=0), launches) / total,
+    )
+
+
+def traffic(access: Access, moved: Flow, shares: LookupShares, hardware: Profile, share: Counts) -> Traffic:
+    """Bytes per level of one launch; see the module's equations."""
     output = access.c_bytes * access.split
     asked_a = access.tiles_n * access.a_bytes
     asked_b = access.tiles_m * access.b_bytes
-    fetched = touched.first + lost  # from the far partition or DRAM: looked up at least once, however much merges
+    # from the far partition or DRAM: looked up at least once, however much merges
+    fetched = moved.first_bytes + moved.lost_bytes
     lookups = np.maximum(asked_a * shares.a + asked_b * shares.b, fetched) + output
-    crossings = np.minimum(fetched, lookups / 2)
-    hit_rate = 1.0 - (reads + crossings) / (lookups + crossings + output / 2)
+    crossings = np.minimum(moved.crossing_bytes, lookups / 2)
+    hit_rate = 1.0 - (moved.read_bytes + crossings) / (lookups + crossings + output / 2)
     after = repeated_residency(held_bytes(access, hardware), hardware)
     dirty = np.floor(np.minimum(output, hardware.l2.capacity_bytes / 2) * after)
+    again = moved.again_bytes
     return Traffic(
         requested_bytes=access.requested_bytes + output,
         lookup_bytes=lookups,
-        dram_read_bytes=reads,
+        dram_read_bytes=moved.read_bytes,
         dram_write_bytes=output - dirty,
+        crossing_bytes=crossings + output / 2 * ((hardware.l2.partitions or 1) > 1),
         hit_rate=np.clip(hit_rate, 0.0, 1.0),
         resident_share=share,
-        full_read_bytes=np.maximum(reads - tail, 0.0),
-        tail_read_bytes=tail,
-        reread_hit_share=1.0 - lost / np.maximum(again, 1.0) * (again > 0),
+        full_read_bytes=np.maximum(moved.read_bytes - moved.tail_bytes, 0.0),
+        tail_read_bytes=moved.tail_bytes,
+        drift_read_bytes=moved.drift_bytes,
+        reread_hit_share=1.0 - moved.lost_bytes / np.maximum(again, 1.0) * (again > 0),
         resident_after=after,
         dirty_after_bytes=dirty,
     )

@@ -20,10 +20,12 @@ from tilesight.hardware.numbers import freeze_map
 from tilesight.hardware.profile import Profile
 from tilesight.plan.tile import Counts
 
-SCHEMA = "tilesight.estimate/2"
+SCHEMA = "tilesight.estimate/3"
 MODEL_VERSION = "1"
 EDGE = (0.1, 0.9)
 """Hit probabilities of re-read blocks between these lie at the edge of capacity."""
+DRIFT_SHARE = 0.05
+"""A launch drifts where late CTAs cause more than this share of its DRAM reads."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,11 @@ class Estimate(Displayable):
     margin
         Largest bound over the next: 1.0 means that two bind at once; None if only one exists.
     regime
-        ``"launch-bound"``, ``"capacity edge"`` or ``"lockstep"``.
+        ``"launch-bound"``, ``"drift"``, ``"capacity edge"`` or ``"lockstep"``.
+    drift_read_bytes
+        Those of the DRAM reads that late CTAs cause, whose blocks were evicted meanwhile.
+    crossing_bytes
+        Bytes that go between the partitions of L2.
     resident_after
         Share of each tensor left in L2; ``dirty_after_bytes`` of the output wait to be written back.
     """
@@ -147,6 +153,8 @@ class Estimate(Displayable):
     lookup_bytes: float
     dram_read_bytes: float
     dram_write_bytes: float
+    drift_read_bytes: float
+    crossing_bytes: float
     l2_hit_rate: float
     resident_after: Mapping[str, float]
     dirty_after_bytes: float
@@ -200,7 +208,7 @@ class Estimate(Displayable):
 _WORDS = frozenset(("problem", "config", "kernel", "hardware", "hardware_hash", "model_version", "schema"))
 _CHOICES: Mapping[str, Sequence[str]] = {
     "binding": (*BOUNDS, "launch"),
-    "regime": ("launch-bound", "capacity edge", "lockstep"),
+    "regime": ("launch-bound", "drift", "capacity edge", "lockstep"),
     "occupancy_limiter": LIMITERS,
 }
 _BUSY = ("tensor", "l2", "dram")
@@ -293,7 +301,7 @@ def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
 _SCALARS = (
     "seconds", "roofline_s", "flop", "flop_per_s", "share_of_peak", "clock_hz", "ctas", "waves", "rounds", "tail_share",
     "ctas_per_sm", "registers", "smem_bytes", "split_k", "compulsory_bytes", "requested_bytes", "lookup_bytes",
-    "dram_read_bytes", "dram_write_bytes", "l2_hit_rate", "dirty_after_bytes",
+    "dram_read_bytes", "dram_write_bytes", "drift_read_bytes", "crossing_bytes", "l2_hit_rate", "dirty_after_bytes",
 )  # fmt: skip
 NUMBER_COLUMNS = (
     *_SCALARS,
@@ -456,6 +464,8 @@ def columns_of(priced: Priced, hardware: Profile) -> tuple[dict[str, Counts], di
         "lookup_bytes": moved.lookup_bytes,
         "dram_read_bytes": moved.dram_read_bytes,
         "dram_write_bytes": moved.dram_write_bytes,
+        "drift_read_bytes": moved.drift_read_bytes,
+        "crossing_bytes": moved.crossing_bytes,
         "l2_hit_rate": moved.hit_rate,
         "resident_after": moved.resident_after,
         "dirty_after_bytes": moved.dirty_after_bytes,
@@ -468,7 +478,9 @@ def columns_of(priced: Priced, hardware: Profile) -> tuple[dict[str, Counts], di
     binding = np.array(binding_names(priced))
     reread = moved.reread_hit_share
     edge = (reread > EDGE[0]) & (reread < EDGE[1])
-    regime = np.select([binding == "launch", edge], ["launch-bound", "capacity edge"], "lockstep")
+    drifts = moved.drift_read_bytes > DRIFT_SHARE * moved.dram_read_bytes
+    known = [(binding == "launch", "launch-bound"), (drifts, "drift"), (edge, "capacity edge")]
+    regime = np.select([where for where, _ in known], [name for _, name in known], "lockstep")
     words = {
         "binding": binding,
         "regime": regime,

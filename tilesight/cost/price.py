@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.cache import Traffic, repeated_residency, resident_share, resident_shares, traffic, with_more
+from tilesight.cost.cache import Traffic, flow, repeated_residency, resident_share, resident_shares, traffic, with_more
 from tilesight.cost.clock import StepLoad, loaded_clock_hz, tensor_hz
+from tilesight.cost.drift import Pace, pace
 from tilesight.cost.ends import (
     between_rounds_s,
     descriptor_s,
@@ -32,11 +33,11 @@ from tilesight.cost.ends import (
     start_s,
 )
 from tilesight.cost.envelope import envelope
-from tilesight.cost.merging import LookupShares, lookup_shares
+from tilesight.cost.merging import LookupShares, at_least_once, lookup_shares
 from tilesight.cost.occupancy import Occupancy, Waves, occupancy, waves
 from tilesight.cost.roofline import roofline_seconds
 from tilesight.cost.schedule import dependence_bounds
-from tilesight.cost.throughput import StepCosts, outside_rows_s, step_costs
+from tilesight.cost.throughput import StepCosts, outside_rows_s, stage_lookups, step_costs
 from tilesight.hardware.profile import Profile
 from tilesight.plan.plan import Plan
 from tilesight.plan.tile import Counts
@@ -184,12 +185,22 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     resident = occupancy(plan.launch, hardware)
     rounds = waves(plan.launch, resident, hardware, situation.sms)
     crowd = np.where(rounds.full > 0, rounds.per_sm, rounds.tail_per_sm)
-    bulk = plan.demands["load"].engine == "tma"
-    shares = lookup_shares(plan.access, plan.in_order, bulk, crowd, np.maximum(rounds.waves, 1.0), hardware)
     crowd_last = np.maximum(np.where(rounds.tail > 0, rounds.tail_per_sm, rounds.per_sm), 1.0)
     around = _around(plan, hardware, situation)
-    moved = traffic(plan.access, rounds.slots, shares, hardware, around.resident_share)
-    costs = step_costs(plan, shares, moved.resident_share, hardware)
+    costs = step_costs(plan, around.resident_share, hardware)
+    flowed = flow(
+        plan.access,
+        rounds.slots,
+        _pace(plan, costs, rounds, crowd, hardware, situation),
+        hardware,
+        around.resident_share,
+    )
+    if plan.in_order:
+        each = LookupShares(flowed.share_a, flowed.share_b, flowed.merged_a, flowed.merged_b)
+        shares = at_least_once(plan.access, each)
+    else:
+        shares = lookup_shares(plan.access, flowed.near, hardware)
+    moved = traffic(plan.access, flowed, shares, hardware, around.resident_share)
 
     steps = plan.loop.iterations
     has_tail = rounds.tail > 0
@@ -197,10 +208,10 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     full_reads = full_reads / np.maximum(rounds.full * rounds.slots, 1.0) / steps
     tail_reads = np.where(has_tail, moved.tail_read_bytes / np.maximum(rounds.tail, 1.0) / steps, 0.0)
     outside = outside_rows_s(plan, rounds.slots, np.maximum(rounds.rounds, 1.0), hardware)
-    full = _period(plan, costs, rounds.per_sm, rounds.slots, full_reads, hardware, situation, outside)
+    full = _period(plan, costs, shares, rounds.per_sm, rounds.slots, full_reads, hardware, situation, outside)
     tail_ctas = np.maximum(rounds.tail, 1.0)
     tail = _period(
-        plan, costs, np.maximum(rounds.tail_per_sm, 1.0), tail_ctas, tail_reads, hardware, situation, outside
+        plan, costs, shares, np.maximum(rounds.tail_per_sm, 1.0), tail_ctas, tail_reads, hardware, situation, outside
     )
 
     full_steps, tail_steps = steps * rounds.full, np.where(has_tail, steps, 0.0)
@@ -264,6 +275,51 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     )
 
 
+def _pace(plan: Plan, costs: StepCosts, rounds: Waves, crowd: Counts, hardware: Profile, situation: Situation) -> Pace:
+    """What sets the pace of a full wave, or of the only one."""
+    ctas = np.where(rounds.full > 0, rounds.slots, np.maximum(rounds.tail, 1.0))
+    unmerged = stage_lookups(plan, 1.0 / plan.access.multicast_a, 1.0 / plan.access.multicast_b)
+    clock = loaded_clock_hz(_load(plan, costs, crowd, ctas, 0.0), plan.dtype, situation.busy_s, hardware)
+    bounds = _own_bounds(plan, costs, crowd, clock)
+    others = np.maximum(np.maximum(bounds["issue"], bounds["ring"]), bounds["recurrence"])
+    fewer = _own_bounds(plan, costs, np.maximum(crowd - 1.0, 1.0), clock)
+    fewer_s = np.max(np.stack(list(fewer.values())), axis=0)
+    l2_s = ctas * unmerged / hardware.require("l2.lookup_bytes_per_s")
+    return pace(
+        bounds["tensor"],
+        others,
+        l2_s,
+        fewer_s,
+        plan.access.tile_k,
+        crowd,
+        plan.demands["load"].engine != "tma",
+        hardware,
+    )
+
+
+def _load(plan: Plan, costs: StepCosts, per_sm: Counts, total: Counts, read_bytes: Counts | float) -> StepLoad:
+    """A step of ``total`` CTAs, ``per_sm`` on the busiest SM, as fast as what goes by the clock lets it."""
+    flop, stage_bytes = plan.demands["mma"].flop, plan.demands["load"].global_bytes
+    assert flop is not None  # every product multiplies
+    assert stage_bytes is not None  # and loads its operands
+    cycles = np.maximum(np.maximum(per_sm * costs.tensor_cycles, costs.chain_cycles), per_sm * costs.issue_cycles)
+    return StepLoad(cycles, total * flop, total * stage_bytes, total * read_bytes)
+
+
+def _own_bounds(plan: Plan, costs: StepCosts, per_sm: Counts, hz: Counts) -> dict[str, Counts]:
+    """Bounds on a step that an SM sets itself, at a clock, in seconds."""
+    chain = costs.chain_cycles / hz
+    fill = costs.fill_latency_s + per_sm * costs.fill_bytes_s
+    delays = {"issue": chain, "load": fill, "wait": np.zeros(1), "mma": costs.tensor_cycles / hz}
+    dependence = dependence_bounds(plan.graph, delays, plan.loop)
+    return {
+        "tensor": per_sm * costs.tensor_cycles / hz,
+        "issue": per_sm * costs.issue_cycles / hz,
+        "ring": dependence.ring,
+        "recurrence": dependence.recurrence,
+    }
+
+
 @dataclass(frozen=True)
 class _Around:
     """What is in L2 before the product's loads, and what kernels around it bring from DRAM and send there; shape (L,)."""
@@ -306,6 +362,7 @@ def _storing(rounds: Waves, has_tail: NDArray[np.bool_], hardware: Profile, situ
 def _period(
     plan: Plan,
     costs: StepCosts,
+    shares: LookupShares,
     per_sm: Counts,
     total: Counts,
     read_bytes: Counts,
@@ -321,36 +378,18 @@ def _period(
     loop's own instructions), meets the limits. Where something else binds, less power is drawn and the clock is higher;
     what binds then does not go by it.
     """
-    clock_hz = tensor_hz(hardware)
-    cycles = per_sm * costs.tensor_cycles
-    flop = plan.demands["mma"].flop
-    assert flop is not None  # every product multiplies
-    stage_bytes = plan.demands["load"].global_bytes
-    assert stage_bytes is not None  # and loads its operands
-    clocked = np.maximum(np.maximum(cycles, costs.chain_cycles), per_sm * costs.issue_cycles)
-    load = StepLoad(clocked, total * flop, total * stage_bytes, total * read_bytes)
+    load = _load(plan, costs, per_sm, total, read_bytes)
     clock = loaded_clock_hz(load, plan.dtype, situation.busy_s, hardware)
-    fill = costs.fill_latency_s + per_sm * costs.fill_bytes_s
+    l2_per_s = hardware.require("l2.lookup_bytes_per_s")
     shared = {
-        "l2": total * costs.lookup_bytes / hardware.require("l2.lookup_bytes_per_s"),
-        "merged l2": total * costs.merged_bytes / hardware.require("l2.lookup_bytes_per_s"),
+        "tma": per_sm * (costs.copy_s + outside),
+        "l2": total * stage_lookups(plan, shares.a, shares.b) / l2_per_s,
+        "merged l2": total * stage_lookups(plan, shares.merged_a, shares.merged_b) / l2_per_s,
         "dram": load.dram_bytes / tiles_bytes_per_s(hardware),
     }
-
-    def bounds_at(hz: Counts) -> dict[str, Counts]:
-        chain = costs.chain_cycles / hz
-        delays = {"issue": chain, "load": fill, "wait": np.zeros(1), "mma": costs.tensor_cycles / hz}
-        dependence = dependence_bounds(plan.graph, delays, plan.loop)
-        return {
-            "tensor": cycles / hz,
-            "issue": per_sm * costs.issue_cycles / hz,
-            "tma": per_sm * (costs.copy_s + outside),
-            "ring": dependence.ring,
-            "recurrence": dependence.recurrence,
-            **shared,
-        }
-
-    return Period(bounds_at(clock), bounds_at(np.full_like(cycles, clock_hz)), clock)
+    unloaded = np.full_like(load.cycles, tensor_hz(hardware))
+    loaded, still = (_own_bounds(plan, costs, per_sm, hz) | shared for hz in (clock, unloaded))
+    return Period(loaded, still, clock)
 
 
 def tiles_bytes_per_s(hardware: Profile) -> float:

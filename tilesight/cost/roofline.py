@@ -1,13 +1,16 @@
-"""The bound beside every answer: max(flop / rate, compulsory bytes / DRAM rate) + launch.
+"""The yardstick beside every answer: max(flop / rate, compulsory bytes / DRAM rate) + launch.
 
-Where the profile lacks a number, the bound takes one that cannot make it longer, or leaves the term out:
+It goes by rates that were reached, so that it is not always a bound: a launch that draws less power than the load that the
+tensor rate is from keeps a higher clock, and reads alone are faster than the copy. Rates of formats are of different loads
+(of a product, of the instruction alone), so that rooflines of two formats don't compare. Where the profile lacks a number,
+it takes one that cannot make it longer, or leaves the term out:
 
 - tensor rate of a lasting load: else the burst rate, else the peak;
 - DRAM rate of a copy: else that of reads, else the peak;
 - start of a kernel: else nothing is added;
 - time after which a load lasts: else what the clock assumes.
 
-So a profile of few numbers has a shorter bound, still below what a kernel that reaches the datasheet takes.
+So a profile of few numbers has a shorter one, at the end that of the datasheet, which nothing passes.
 """
 
 import numpy as np
@@ -50,7 +53,7 @@ def dram_bytes_per_s(hardware: Profile) -> float:
 def roofline_seconds(plan: Plan, busy_s: Counts, hardware: Profile) -> Counts:
     """Roofline time in seconds, shape (L,), at the profile's rates for the clock.
 
-    The start of the kernel is added where the profile knows ``launch.kernel_start_s``; a bound may leave it out.
+    The start of the kernel is added where the profile knows ``launch.kernel_start_s``.
     """
     rate = tensor_rate_flop_per_s(plan.dtype, busy_s, hardware)
     seconds = np.maximum(plan.flop / rate, plan.compulsory_bytes / dram_bytes_per_s(hardware))

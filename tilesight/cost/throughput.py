@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.merging import LookupShares
 from tilesight.hardware.profile import Profile
 from tilesight.plan.action import MatrixInstructions
 from tilesight.plan.plan import Plan
@@ -37,17 +36,14 @@ class StepCosts:
     """What one k-step of one CTA costs; arrays of shape (L,).
 
     ``tensor_cycles`` and ``issue_cycles`` of its SM, ``chain_cycles`` that its own instructions take one after the
-    other, ``copy_s`` for which it holds the copy engine, ``lookup_bytes`` at L2
-    (``merged_bytes`` if no merging were lost), and the latency and transfer time of
-    filling one stage; co-resident CTAs share the rate of their SM.
+    other, ``copy_s`` for which it holds the copy engine, and the latency and transfer time of filling one stage;
+    co-resident CTAs share the rate of their SM.
     """
 
     tensor_cycles: Counts
     chain_cycles: Counts
     issue_cycles: Counts
     copy_s: Counts
-    lookup_bytes: Counts
-    merged_bytes: Counts
     fill_latency_s: Counts
     fill_bytes_s: Counts
 
@@ -97,8 +93,14 @@ def register_step_cycles(plan: Plan, hardware: Profile) -> Counts:
     return np.maximum((reads + writes) / port, flop / rate)
 
 
-def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardware: Profile) -> StepCosts:
-    """Costs of one k-step of one CTA under the given lookup shares and residency.
+def stage_lookups(plan: Plan, share_a: Counts, share_b: Counts) -> Counts:
+    """Bytes that L2 looks up for one stage of one CTA, shape (L,)."""
+    access = plan.access
+    return access.tile_k * access.element_bytes * (access.tile_m * share_a + access.tile_n * share_b)
+
+
+def step_costs(plan: Plan, resident_share: Counts, hardware: Profile) -> StepCosts:
+    """Costs of one k-step of one CTA at the given residency.
 
     A stage waits for its slowest tile, so the share that misses L2 counts by problem, not by average hit rate.
     """
@@ -125,8 +127,6 @@ def step_costs(plan: Plan, shares: LookupShares, resident_share: Counts, hardwar
         tensor_cycles=tensor,
         chain_cycles=_chain_cycles(plan, hardware),
         issue_cycles=_scalar_cycles(plan, hardware),
-        lookup_bytes=a_bytes * shares.a + b_bytes * shares.b,
-        merged_bytes=a_bytes * shares.merged_a + b_bytes * shares.merged_b,
         fill_latency_s=latency + (1.0 - resident_share) * extra,
         fill_bytes_s=transfer,
         copy_s=held,

@@ -79,9 +79,11 @@ JoulesPerUnit = Annotated[float, within(0.0, 1e-8, "give joules for one flop or 
 Exponent = Annotated[float, within(0.0, 5.0, "give the exponent of slowdown = (demand / limit) ** exponent, near 0.5")]
 Share = Annotated[float, within(1e-3, 1.0, "give a share (5 % is 0.05)")]
 HalfWidth = Annotated[float, within(0.0, 10.0, "give a half-width relative to the time (5 % is 0.05)")]
-Loss = Annotated[float, within(-1.0, 1.0, "give the share of merging lost: 0 none, 1 all, below 0 more than all merge")]
-LossRise = Annotated[float, within(0.0, 2.0, "give the share of merging lost from one round to very many")]
-LossRounds = Annotated[float, within(1e-3, 1e6, "give the rounds after which half the rise is lost")]
+Kept = Annotated[
+    float, within(0.0, 1.5, "give the share of mergeable requests that merge: 1 all, above 1 more than those near")
+]
+Falloff = Annotated[float, within(0.0, 100.0, "give the exponent with which merging falls")]
+PaceSpread = Annotated[float, within(0.0, 1.0, "give a relative standard deviation of pace")]
 Requests = Annotated[
     float,
     within(1.0, 256.0, "give the requests that share one lookup"),

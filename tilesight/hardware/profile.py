@@ -23,6 +23,7 @@ from tilesight.hardware.tables import (
     ClusterSize,
     Derived,
     Dram,
+    Drift,
     Dsmem,
     Epilogue,
     Fill,
@@ -64,6 +65,7 @@ class Profile(Table):
     l2: L2
     fill: Fill = Fill()
     merging: Merging = Merging()
+    drift: Drift = Drift()
     tensor: Annotated[Mapping[str, TensorRate], AfterValidator(freeze_map)]
     alu: Annotated[Mapping[Name, InstructionRate], AfterValidator(freeze_map)] = Field(
         default_factory=dict, validate_default=True

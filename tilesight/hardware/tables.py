@@ -26,16 +26,16 @@ from tilesight.hardware.numbers import (
     Elements,
     ElementsPerCycle,
     Exponent,
+    Falloff,
     FlopPerCycle,
     FlopPerS,
     HalfWidth,
     Hz,
     JoulesPerUnit,
+    Kept,
     LinkBytesPerS,
-    Loss,
-    LossRise,
-    LossRounds,
     OpsPerCycle,
+    PaceSpread,
     Partitions,
     Registers,
     Requests,
@@ -161,12 +161,23 @@ class Merging(Table):
     requests_plain: Requests | None = None
     window_l2_s: Seconds | None = None
     window_dram_s: Seconds | None = None
-    loss_one_cta_start: Loss | None = None
-    loss_one_cta_rise: LossRise | None = None
-    loss_one_cta_rounds: LossRounds | None = None
-    loss_many_ctas: Loss | None = None
-    loss_many_ctas_elements: Elements | None = None
-    loss_bulk: Loss | None = None
+    near_share: Kept | None = None
+    far_share: Kept | None = None
+    far_first_share: Kept | None = None
+    alone_loss: Falloff | None = None
+    spread_elements: Elements | None = None
+
+
+class Drift(Table):
+    """How far the paces of groups of CTAs lie apart that keep step among themselves (``cost/drift.py``)."""
+
+    tensor_spread: PaceSpread | None = None
+    waiting_spread: PaceSpread | None = None
+    bound_spread: PaceSpread | None = None
+    bound_gain: Share | None = None
+    bound_onset: Share | None = None
+    crowded_spread: PaceSpread | None = None
+    start_jitter_s: Seconds | None = None
 
 
 class TensorRate(Table):

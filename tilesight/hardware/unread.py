@@ -10,7 +10,6 @@ NEVER = (
     "clock.base_hz",
     "sm.smem_latency_cycles",
     "sm.l1_latency_cycles",
-    "gpc.count",
     "gpc.sms_per_gpc",
     "dram.capacity_bytes",
     "dram.bandwidth_peak_bytes_per_s",

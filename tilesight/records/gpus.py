@@ -26,6 +26,17 @@ _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in (na
 _VENDOR = re.compile(r"^(nvidia|amd|intel)_")
 
 
+def is_known(name: str) -> bool:
+    """Whether a profile name is one of those that names of GPUs stand for.
+
+    Examples
+    --------
+    >>> is_known("h200_sxm"), is_known("mine")
+    (True, False)
+    """
+    return name in _ALIASES
+
+
 def canonical_gpu(name: str) -> str:
     """The profile name that ``name`` stands for; a name without an entry comes back as it is.
 

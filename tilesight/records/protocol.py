@@ -239,19 +239,24 @@ PROTOCOLS: dict[str, tuple[Protocol, ...]] = {
 }
 """Protocols of each scored table, in the order of their predictions."""
 
+COUNTED_CACHES = {"cold": (COUNTED_COLD,), "warm": (COUNTED_WARM,)}
+"""Protocols of launches under Nsight Compute, by what it did to the caches: ``--cache-control all`` or ``none``."""
+
 _SECTOR_BYTES = 32
 
 
 def counters(table: Table) -> dict[str, Floats]:
-    """Measured bytes and hit rates of a table, by the names that Estimates use; empty where it has none.
+    """Measured bytes, hit rates and clocks of a table, by the names that Estimates use; empty where it has none.
 
-    Lookups are sectors that L1 and TMA send to L2, stores included.
+    Lookups are sectors that L1 and TMA send to L2, stores included; crossings are sectors between its partitions. nan
+    stands for a row in which nobody counted.
     """
     found = {
         name: table[name].astype(np.float64)
-        for name in ("dram_read_bytes", "dram_write_bytes", "lookup_bytes", "l2_hit_rate")
+        for name in ("dram_read_bytes", "dram_write_bytes", "lookup_bytes", "crossing_bytes", "l2_hit_rate", "clock_hz")
         if name in table
     }
-    if "l2_tex_sectors" in table:
-        found["lookup_bytes"] = table["l2_tex_sectors"] * float(_SECTOR_BYTES)
+    for name, sectors in (("lookup_bytes", "l2_tex_sectors"), ("crossing_bytes", "l2_fabric_sectors")):
+        if sectors in table:
+            found[name] = table[sectors] * float(_SECTOR_BYTES)
     return found

@@ -72,6 +72,11 @@ class Table:
         known = self.kind.columns()
         return tuple(name for name in self.columns if name not in known)
 
+    def without(self, column: str) -> Table:
+        """The table without a column."""
+        columns = {name: values for name, values in self.columns.items() if name != column}
+        return Table(self.file, self.kind, columns, self.row_numbers, self.line_numbers)
+
     def take(self, rows: NDArray[Any]) -> Table:
         """The rows picked by a mask or by indices, in their order."""
         columns = {name: values[rows] for name, values in self.columns.items()}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tilesight.errors import ConfigError, ProblemError, UnknownDTypeError, UnsupportedError
 from tilesight.kernels.gemm_config import Gemm, GemmConfig, Kernel, Layout
 from tilesight.records.read import Table
+from tilesight.records.schema import NCU
 
 INSTRUCTION_ROWS = 64
 """Rows of one wgmma."""
@@ -70,6 +71,9 @@ def requests(table: Table, *, auto_config: bool = False) -> Requests:
 
 
 def _problem(table: Table, row: int) -> Gemm:
+    if table.kind.name == NCU.name:
+        problem: Gemm = table["problem"][row]
+        return problem
     m, n, k = (int(table[name][row]) for name in ("m", "n", "k"))
     if table.kind.name == "gemm_other":
         return _OTHER_PROBLEMS[table["kind"][row]](m, n, k, int(table["batch"][row]))
@@ -81,9 +85,16 @@ def _problem(table: Table, row: int) -> Gemm:
 
 
 def _config_of(table: Table) -> Callable[[Table, int], GemmConfig] | None:
+    if table.kind.name == NCU.name:
+        return _stated_config if "config" in table else None
     if "tile_m" not in table:
         return None
     return _cublas_config if "cluster_a" in table else _triton_config
+
+
+def _stated_config(table: Table, row: int) -> GemmConfig:
+    config: GemmConfig = table["config"][row]
+    return config
 
 
 def _cublas_config(table: Table, row: int) -> GemmConfig:

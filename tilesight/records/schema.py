@@ -162,6 +162,25 @@ SCORED = (
 )
 
 
+COUNTED = ("time_us", "dram_read_bytes", "dram_write_bytes", "lookup_bytes", "crossing_bytes", "l2_hit_rate")
+COUNTED_BESIDE = ("l2_read_bytes", "l2_write_bytes", "clock_hz")
+"""Columns that hold medians over the launches of a profile, nan where nobody counted; ``NAME_spread`` in percent."""
+_LAUNCHED = ("kernel", "launches", "m", "n", "k", "batch", "dtype", *_TILE, "stages", "warps", "group_m", "cluster_m")
+_LAUNCHED = (*_LAUNCHED, "cluster_n", "swap_ab", "split_k", "pingpong", "cta_pair", "registers", "smem_bytes", "spills")
+
+NCU = TableKind(
+    name="ncu",
+    required={},
+    optional={
+        **dict.fromkeys((*_LAUNCHED, "problem", "config", "gpu"), LABEL),
+        **dict.fromkeys((*COUNTED, *COUNTED_BESIDE), NOT_NEGATIVE),
+        **dict.fromkeys((f"{name}_spread" for name in (*COUNTED, *COUNTED_BESIDE)), NOT_NEGATIVE),
+    },
+    inputs=_LAUNCHED,
+)
+"""Launches counted by Nsight Compute, one row a point; no file has this header, ``tilesight.ncu`` makes the table."""
+
+
 def _not_scored(name: str, header: str) -> TableKind:
     return TableKind(name=name, required=dict.fromkeys(header.split(","), LABEL), optional={"gpu": NAME}, scored=False)
 

@@ -4,10 +4,17 @@ from collections.abc import Iterator, Mapping
 
 from tilesight.calibrate.build import Builds
 from tilesight.calibrate.found import Found
-from tilesight.calibrate.result import Calibration, Check, Ran, SuiteList
+from tilesight.calibrate.result import Calibration, Check, Ran, SuiteList, Unfinished
 from tilesight.hardware.numbers import plain_number
 from tilesight.hardware.profile import Number
 from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
+
+
+@describe.register
+def describe_unfinished(unfinished: Unfinished) -> Page:
+    """Page of a pass through the suite that gave no profile."""
+    facts = [("GPU", unfinished.gpu), ("profile", f"none: {unfinished.problem}"), *_facts(unfinished.ran)]
+    return Page("calibration", [Facts(facts), *_ran(unfinished.ran)])
 
 
 @describe.register
@@ -20,7 +27,7 @@ def describe_calibration(calibration: Calibration) -> Page:
         ("profile", str(calibration.path) if calibration.path else "not written"),
         ("hash", calibration.profile.hash),
         ("numbers", f"{len(kept)} from records, {len(calibration.carried)} as {calibration.base} states them"),
-        ("left out", f"{len(calibration.left_out)} that spread too far, {len(calibration.missing)} not derived"),
+        ("left out", f"{len(calibration.left_out)} found and not kept, {len(calibration.missing)} not derived"),
         ("spread", f"(p90 - p10) / median of repeats; {without} numbers have none: counts, fits, single runs"),
         *_facts(calibration.ran),
     ]
@@ -46,10 +53,21 @@ def describe_calibration(calibration: Calibration) -> Page:
                 for name in calibration.left_out
             ],
         ),
+        Lines(list(_by_reason(calibration.left_out)), "why left out"),
         Lines(list(_by_reason(calibration.missing)), "not derived"),
         *_ran(calibration.ran),
+        Lines([*_usable(calibration), *calibration.remedies], "what the profile is good for"),
     ]
     return Page(f"calibration of {calibration.profile.name}", blocks)
+
+
+def _usable(calibration: Calibration) -> Iterator[str]:
+    checked = calibration.checked
+    yield from (f"matrix products are refused: {reason}" for reason in checked.gemm_refused)
+    if checked.gemm_lacks or not checked.gemm_refused:
+        yield f"matrix products lack: {', '.join(checked.gemm_lacks) or 'nothing'}"
+    if checked.tables_lack:
+        yield f"tables that compare scores lack: {', '.join(checked.tables_lack)}"
 
 
 @describe.register
@@ -59,6 +77,7 @@ def describe_moved(check: Check) -> Page:
         ("GPU", check.gpu),
         ("hash", check.profile.hash),
         ("checked", f"{len(check.checked)} numbers, of which {len(check.moved)} moved"),
+        *([("records", str(check.records))] if check.records else []),
         *_facts(check.ran),
     ]
     rows = [

@@ -7,10 +7,26 @@ from pathlib import Path
 from tilesight.compare import Result
 from tilesight.compare.scores import REGIMES
 from tilesight.cost.estimate import MODEL_VERSION
+from tilesight.errors import counted
 from tilesight.report.blocks import Block, Facts, Grid, Lines, Page, describe
+from tilesight.units import format_bytes, format_hz, format_seconds
 
 REASONS_MOST = 8
 """Distinct reasons for refusals that are printed; the data hold them all."""
+
+POINTS_MOST = 12
+"""Points of a report that are printed one by one."""
+_QUANTITIES = {
+    "time_s": "time",
+    "dram_read_bytes": "DRAM bytes read",
+    "dram_write_bytes": "DRAM bytes written",
+    "lookup_bytes": "L2 lookups by SMs",
+    "crossing_bytes": "L2 partition crossings",
+    "l2_hit_rate": "L2 hit rate",
+    "l2_read_bytes": "L2 reads, all",
+    "l2_write_bytes": "L2 writes, all",
+    "clock_hz": "SM clock",
+}
 
 SHARES = ("top2_within_2pct",)
 """Scores that are ratios in the data and percent on paper."""
@@ -45,6 +61,7 @@ def describe_result(result: Result) -> Page:
     """Page of a comparison."""
     blocks: list[Block] = [
         Facts(list(_facts(result))),
+        *_points(result),
         Grid(("<time", "error"), list(_errors(result))),
         _by_regime(result),
         Facts(_worded(result.ranking, _RANKING), "order of configurations"),
@@ -52,7 +69,8 @@ def describe_result(result: Result) -> Page:
         Facts([(f"{protocol.name}", protocol.contains) for protocol in result.protocols], "what the times contain"),
         Lines(list(_refusals(result)), "refused"),
     ]
-    return Page(f"{Path(result.table.file).name}, a table of kind {result.table.kind.name}", blocks)
+    of_kind = "counted by Nsight Compute" if result.counted else f"a table of kind {result.table.kind.name}"
+    return Page(f"{Path(result.table.file).name}, {of_kind}", blocks)
 
 
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
@@ -65,13 +83,47 @@ def _facts(result: Result) -> Iterator[tuple[str, str]]:
         yield "profile", f"{name} {digest}, model {MODEL_VERSION}"
     for changes in result.what_if.values():
         yield from (("what if", text) for text in changes)
+    for kernel, launches in result.left_out.items():
+        yield "of no point", f"{counted(launches, 'launch', 'launches')} of {kernel}"
     if result.table.unknown_columns:
         yield "unknown columns", ", ".join(result.table.unknown_columns)
 
 
+def _points(result: Result) -> Iterator[Block]:
+    """Predicted beside measured of each point of a report."""
+    points = result.points() if result.counted else []
+    for point in points[:POINTS_MOST]:
+        refused = f"; refused: {point['refusal']}" if point["refusal"] else f", {point['config']}"
+        repeats = counted(point["launches"], "launch", "launches")
+        title = f"{point['row']}. {point['problem']}{refused}; {repeats} of {point['kernel']}"
+        rows = [
+            (words, *_cells(name, point["quantities"][name]))
+            for name, words in _QUANTITIES.items()
+            if name in point["quantities"]
+        ]
+        yield Grid(("<quantity", "predicted", "measured", "spread", "error"), rows, title)
+    if len(points) > POINTS_MOST:
+        yield Lines([f"{len(points) - POINTS_MOST} more points: --json and --rows hold them all"])
+
+
+def _cells(name: str, quantity: dict[str, float | None]) -> tuple[str, str, str, str]:
+    """Predicted, measured, spread and error in words; what is not known is left empty."""
+    form = format_seconds if name == "time_s" else format_hz if name == "clock_hz" else format_bytes
+    share = name == "l2_hit_rate"
+
+    def value(number: float | None) -> str:
+        return "" if number is None else f"{100 * number:.1f} %" if share else form(number)
+
+    def percent(number: float | None, form: str) -> str:
+        return "" if number is None else form.format(number)
+
+    error = percent(quantity["error"], "{:+.1f} points" if share else "{:+.1f} %")
+    return value(quantity["predicted"]), value(quantity["measured"]), percent(quantity["spread"], "{:.1f} %"), error
+
+
 def _configs(result: Result) -> str:
     if result.ranked:
-        return "as the table states"
+        return "as the points state" if result.counted else "as the table states"
     instead = ", in place of those that the table states" if result.states_configs else ""
     return f"chosen by the model{instead}"
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from tilesight.cost.estimate import Estimate, Estimates, State
+from tilesight.cost.roofline import dram_bytes_per_s
 from tilesight.errors import counted
+from tilesight.hardware.load import list_profiles, load_profile
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
 from tilesight.units import format_bytes, format_bytes_binary, format_flop_per_s, format_percent, format_seconds
 
@@ -11,8 +13,8 @@ WHAT_IF = "what if: "
 """How assumptions begin that name a change of the GPU's profile."""
 MOST = 20
 """Launches of a batch that are printed; its columns hold them all."""
-NOISE = 1e-6
-"""Bytes below this share of the compulsory ones are printed as none."""
+NOISE, LINE_BYTES, FEW = 1e-6, 128.0, 0.01
+"""Bytes below this share of the compulsory ones, or below a line where those are many, are printed as none."""
 LEAST_SHARE = 0.005
 """Shares of a tensor below this round to 0 % and are not printed."""
 SMALLEST = 1e-4
@@ -99,9 +101,10 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     interval = likely(estimate)
     yield "config", plain_config(estimate.config)
     yield "time", format_seconds(estimate.seconds) + (f" (likely {interval})" if interval else "")
+    yield from _hint(estimate)
     yield "rate", f"{format_flop_per_s(estimate.flop_per_s)}, {format_percent(estimate.share_of_peak)} of peak"
     ratio = estimate.seconds / estimate.roofline_s
-    below = ", which reads all operands from DRAM at the rate of a copy" if ratio < 1 else ""
+    below = f", {_below_the_roofline(estimate)}" if ratio < 1 else ""
     yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that{below}"
     yield "bound by", binds(estimate)
     yield "regime", estimate.regime
@@ -109,6 +112,36 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield from what_if(estimate)
     yield "launch", _launch(estimate)
     yield "occupancy", _occupancy(estimate)
+
+
+DRAM_ROOF = "which reads all operands from DRAM at the rate of a copy: what L2 holds, and reads alone, are faster"
+TENSOR_ROOF = (
+    "which goes at the tensor rate that a load at the power limit reached: one that draws less keeps a higher clock"
+)
+
+
+def _below_the_roofline(estimate: Estimate) -> str:
+    """Why a launch can be faster: by the term that is the roof, where the GPU is still what it was; else both."""
+    if estimate.hardware in list_profiles() and (gpu := load_profile(estimate.hardware)).hash == estimate.hardware_hash:
+        memory_s = estimate.compulsory_bytes / dram_bytes_per_s(gpu) + (gpu.launch.kernel_start_s or 0.0)
+        return DRAM_ROOF if memory_s >= (1 - NOISE) * estimate.roofline_s else TENSOR_ROOF
+    return f"{DRAM_ROOF}; or {TENSOR_ROOF}"
+
+
+def _hint(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    """Which layouts would spare a transposing kernel."""
+    if not any("transposed by a kernel" in text for text in estimate.assumptions):
+        return
+    problem = estimate.problem_fields
+    spared = ["row-major A"] if problem.get("layout_a") == "column" and not problem.get("quantise_a") else []
+    spared += ["column-major B"] if problem.get("layout_b") == "row" else []
+    if spared:
+        yield "hint", f"{' and '.join(spared)} avoid{'' if spared[1:] else 's'} preparation by a transposing kernel"
+
+
+def quiet_bytes(of_bytes: float) -> float:
+    """Bytes that are rounding beside so many: a millionth of them, and less than a line unless there are few."""
+    return max(NOISE * of_bytes, min(LINE_BYTES, FEW * of_bytes))
 
 
 def _launch(estimate: Estimate) -> str:
@@ -159,7 +192,7 @@ def _busy(estimate: Estimate) -> Grid:
 
 
 def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    noise = NOISE * estimate.compulsory_bytes
+    noise = quiet_bytes(estimate.compulsory_bytes)
     read, write, dirty = (
         value if value > noise else 0.0
         for value in (estimate.dram_read_bytes, estimate.dram_write_bytes, estimate.dirty_after_bytes)

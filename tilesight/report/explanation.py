@@ -1,13 +1,13 @@
 """Why an estimate is what it is, or why two differ."""
 
 from tilesight.cost.estimate import Estimate
-from tilesight.cost.explanation import Explanation
+from tilesight.cost.explanation import Cause, Explanation
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
-from tilesight.report.estimate import SMALLEST, binds, bytes_said, in_state, plain_config, what_if
+from tilesight.report.estimate import SMALLEST, binds, bytes_said, in_state, plain_config, quiet_bytes, what_if
 from tilesight.units import format_flop_per_s, format_percent, format_seconds
 
-ROUNDING = 1e-12
-"""Differences below this share of the time come from rounding and are printed as none."""
+ROUNDING = 1e-6
+"""Differences below this share of the time, of terms that print alike, come from rounding and are printed as none."""
 
 
 @describe.register
@@ -57,8 +57,9 @@ def _differences(explanation: Explanation, other: Estimate) -> Grid:
 
     def row(name: str, first_s: float, second_s: float) -> tuple[str, str, str, str]:
         difference_s = first_s - second_s
-        rounding = abs(difference_s) < ROUNDING * max(mine.seconds, other.seconds)
-        return name, format_seconds(first_s), format_seconds(second_s), _signed(0.0 if rounding else difference_s)
+        first, second = format_seconds(first_s), format_seconds(second_s)
+        rounding = first == second and abs(difference_s) < ROUNDING * max(mine.seconds, other.seconds)
+        return name, first, second, _signed(0.0 if rounding else difference_s)
 
     rows = [
         row(term.name, term.seconds, term.other_seconds or 0.0)
@@ -87,16 +88,25 @@ def _causes(explanation: Explanation) -> Grid:
             return f"{value / 1e6:.0f} MHz"
         return format_seconds(value) if name.startswith("period_s.") else f"{value:.4g}"
 
-    rows = [
-        (
-            _WORDS.get(cause.name, cause.name.replace("period_s.", "one k-step by ")),
-            shown(cause.name, cause.value),
-            shown(cause.name, cause.other_value),
-            f"{cause.value / cause.other_value:.3f}" if cause.other_value else "",
-        )
-        for cause in explanation.causes
-    ]
+    rows = []
+    for cause in explanation.causes:
+        name = _WORDS.get(cause.name, cause.name.replace("period_s.", "one k-step by "))
+        value, other = _heard(explanation, cause)
+        if value or other:
+            ratio = f"{value / other:.3f}" if value and other else "-"
+            rows.append((name, shown(cause.name, value), shown(cause.name, other), ratio))
     return Grid(("<what moved", "this", "other", "ratio"), rows)
+
+
+def _heard(explanation: Explanation, cause: Cause) -> tuple[float, float]:
+    """The two values of a cause; bytes that are rounding beside the other value or the compulsory bytes are none."""
+    value, other = cause.value, cause.other_value
+    estimates = [one for one in (explanation.estimate, explanation.other) if one is not None]
+    quiet = 0.0
+    if cause.name.endswith("_bytes"):
+        quiet = max(quiet_bytes(one.compulsory_bytes) for one in estimates)
+    quiet = max(quiet, ROUNDING * max(abs(value), abs(other)))
+    return value if abs(value) > quiet else 0.0, other if abs(other) > quiet else 0.0
 
 
 def _signed(seconds: float) -> str:

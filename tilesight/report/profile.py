@@ -122,6 +122,8 @@ def describe_check(check: ProfileCheck) -> Page:
     facts = [("hash", profile.hash), ("numbers", f"{len(profile.numbers)}: {counts}")]
     if lacks:
         facts.append(("matrix products lack", lacks))
+    if check.tables_lack:
+        facts.append(("tables lack", ", ".join(check.tables_lack)))
     blocks: list[Block] = [Facts(facts), Lines(check.gemm_refused, "matrix products are refused")]
     blocks += [Grid((f"<{kind}",), [(name,) for name in names]) for kind, names in check.kinds.items() if names]
     return Page(f"a valid profile {profile.name!r}", [*blocks, Lines(check.not_known, "not known")])
