@@ -10,6 +10,7 @@ fabric for the half of its lines that are homed in the far partition, and always
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,6 +172,24 @@ def ctas_of_a_gpc(ctas: Counts, slots: Counts, hardware: Profile) -> Counts:
     return np.minimum(np.where(ctas < slots, small, np.inf), hardware.sm_count / gpcs)
 
 
+def on_one_side(reached: Counts, hardware: Profile) -> Counts:
+    """Chance that so many GPCs all lie on the side of one partition of L2, shape as given; which do is not known.
+
+    Of G GPCs, G / P a partition: P C(G / P, n) / C(G, n) for n of them, straight lines between.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tilesight.hardware.load import load_profile
+    >>> on_one_side(np.array([1.0, 2.0, 5.0]), load_profile("h200_sxm")).round(3).tolist()
+    [1.0, 0.429, 0.0]
+    """
+    gpcs, partitions = hardware.gpc.count or 1, hardware.l2.partitions or 1
+    numbers = range(1, gpcs + 1)
+    chances = [min(partitions * comb(max(gpcs // partitions, 1), n) / comb(gpcs, n), 1.0) for n in numbers]
+    return np.interp(reached, numbers, chances)
+
+
 def _drawn_scales(access: Access, waves: Raster, launches: int) -> tuple[Counts, Counts]:
     """What makes drawn waves stand for all: factors on first and on repeated touches, shape (4, launches) each.
 
@@ -200,7 +219,8 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
     grids = np.clip(slots[row] / tiles, 1.0, parts[row])  # grids of tiles in flight at once
     k = access.k[row]
     bytes_k = waves.elements * access.element_bytes[row]
-    copies = partitions - (partitions - 1.0) / 2.0 * where.in_one
+    one_side = on_one_side(where.gpcs, hardware)
+    copies = partitions - (partitions - 1.0) / 2.0 * one_side
     output = waves.ctas / tiles * (access.c_bytes / access.batch)[row] * grids
 
     held = k * (bytes_k * copies).sum(axis=0) * grids + output
@@ -260,7 +280,7 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
     together = (waves.wave == 0) & how.loads_plainly[row]
     far = np.where(together, hardware.require("merging.far_first_share"), hardware.require("merging.far_share"))
     most = hardware.require("merging.near_share")
-    side = where.in_one * fetched.whole / 2.0 + (1.0 - where.in_one) * fetched.side
+    side = one_side * fetched.whole / 2.0 + (1.0 - one_side) * fetched.side
 
     def of_asked(kept: Counts) -> tuple[Counts, Counts]:
         """Lookups / requests of A and of B, if neighbours merge that share of what they could."""

@@ -166,13 +166,12 @@ def _draw(count: Counts) -> tuple[NDArray[np.intp], Counts, Counts, NDArray[np.b
 class Places:
     """Where the sharers of a tile are, shape (4, W) each.
 
-    ``gpcs`` that they reach, ``in_one`` the share of tiles that one GPC reads alone, and lookups / requests if each
+    ``gpcs`` that they reach, and lookups / requests if each
     aligned group of neighbours of the merging size shares one (``aligned``), or as many CTAs anywhere in a GPC do
     (``meeting``).
     """
 
     gpcs: Counts
-    in_one: Counts
     aligned: Counts
     meeting: Counts
 
@@ -208,7 +207,6 @@ def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float) -> Pla
         return np.clip(np.minimum(runs * each, 1.0 + (span(runs) - 1.0) / ctas_per_gpc), 1.0, gpcs)
 
     reach = mean(reached)
-    in_one = mean(lambda runs: np.clip(1.0 - (span(runs) - 1.0) / ctas_per_gpc, 0.0, 1.0))
     # of CTAs ``stride`` places apart, size / stride meet in an aligned group; runs end inside one
     whole = np.where(waves.stride > 1, waves.run * np.minimum(waves.stride, size) / size, _blocks(waves.run, size))
     near = np.minimum(waves.apart, size) / size
@@ -217,7 +215,7 @@ def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float) -> Pla
     )
     each = waves.sharers / reach
     meeting = np.minimum(reach * np.maximum(1.0, (each + (size - 1.0) / 2.0) / size), aligned)
-    return Places(reach, in_one, aligned / waves.sharers, meeting / waves.sharers)
+    return Places(reach, aligned / waves.sharers, meeting / waves.sharers)
 
 
 def _blocks(run: Counts, size: float) -> Counts:
