@@ -90,7 +90,7 @@ def main(plans: int = 2000, seeds: int = 3) -> None:
         mean, worst = 100 * abs(errors).mean(), 100 * abs(errors).max()
         most, bias = 100 * np.quantile(abs(errors), 0.95), 100 * errors.mean()
         print(
-            f"{name}: {len(kind)} plans, mean {mean:.2f} %, bias {bias:+.2f} %, 95 % within {most:.1f} %, worst {worst:.0f} %"
+            f"{name}: {len(kind)} plans, mean {mean:.2f} %, bias {bias:+.2f}, 95 % within {most:.1f}, worst {worst:.0f}"
         )
     for each in found[:10]:
         print(
