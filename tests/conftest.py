@@ -75,6 +75,8 @@ ROUND_NUMBERS = {
     "drift.bound_onset": 1.0,
     "drift.crowded_spread": 2**-8,
     "drift.start_jitter_s": 1e-7,
+    "drift.kept_steady_share": 0.75,
+    "drift.kept_apart_share": 0.25,
     "tensor.bf16.flop_per_cycle_per_sm": 4096.0,
     "tensor.bf16.rate_peak_flop_per_s": 8.192e14,  # 100 SMs * 4096 * 2 GHz
     "loop.step_in_order_cycles": 10.0,

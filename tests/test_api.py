@@ -483,6 +483,36 @@ def test_likely_interval(hw, altered):
     assert estimate.seconds_high == pytest.approx(estimate.seconds * 1.1)
 
 
+def test_likely_counters_by_hand(hw, altered):
+    widths = {"lockstep.dram_read": 0.25, "drift.dram_read": 1.0, "lockstep.hit_rate": 0.1, "lockstep.lookup": 0.5}
+    known = altered(hw, {f"cache_uncertainty.{name}": width for name, width in widths.items()})
+    estimate = predict(Gemm(1024, 1024, 1024), GOOD, hardware=known, cache="cold")
+    assert estimate.cache_regime == "lockstep"
+    read, looked_up, hit = estimate.dram_read_bytes, estimate.lookup_bytes, estimate.l2_hit_rate
+    assert estimate.likely["dram_read_bytes"] == pytest.approx((read / 1.25, read * 1.25))
+    assert estimate.likely["lookup_bytes"] == pytest.approx((looked_up / 1.5, looked_up * 1.5))
+    assert estimate.likely["l2_hit_rate"] == pytest.approx((max(hit - 0.1, 0), min(hit + 0.1, 1)))
+    # deep k in rounds of CTAs: the interval of drift, and none of lookups and hits, which nobody knows there
+    late = predict(Gemm(8192, 8192, 65536), GemmConfig(128, 256, 64, 3, group_m=1), hardware=known, cache="cold")
+    assert late.cache_regime == "drift"
+    assert list(late.likely) == ["dram_read_bytes"]
+    assert late.likely["dram_read_bytes"] == pytest.approx((late.dram_read_bytes / 2, late.dram_read_bytes * 2))
+    # a batch has the same in columns, and nan for what is not known
+    batch = predict_many([Gemm(1024, 1024, 1024), Gemm(8192, 8192, 65536)], [GOOD], hardware=known, cache="cold")
+    low, high = batch.likely("dram_read_bytes")
+    assert [low[0], high[0]] == pytest.approx(estimate.likely["dram_read_bytes"])
+    assert np.isnan(batch.likely("l2_hit_rate")[0]).tolist() == [False, True]
+    with pytest.raises(ConfigError, match="no likely interval of 'seconds'; known: dram_read_bytes, lookup_bytes"):
+        batch.likely("seconds")
+
+
+def test_likely_ranges_are_checked(hw):
+    data = predict(LARGE, GOOD, hardware=hw).to_dict()
+    for bad in ({"seconds": [1, 2]}, {"dram_read_bytes": [2, 1]}, {"dram_read_bytes": [1]}, {"l2_hit_rate": 3}, [1, 2]):
+        with pytest.raises(ConfigError, match="estimate field likely = "):
+            Estimate.from_dict({**data, "likely": bad})
+
+
 def test_round_trip(hw):
     for problem, config in launches():
         estimate = predict(problem, config, hardware=hw)
@@ -511,7 +541,7 @@ def test_estimates_are_frozen(hw):
 
 def test_from_dict_refuses(hw):
     data = predict(LARGE, GOOD, hardware=hw).to_dict()
-    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/3': found 'x'"):
+    with pytest.raises(ConfigError, match=r"not an estimate of schema 'tilesight.estimate/4': found 'x'"):
         Estimate.from_dict(data | {"schema": "x"})
     for bad in ([], None, "text"):
         with pytest.raises(ConfigError, match=f"found '{type(bad).__name__}'"):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.special import ndtr
 from tilesight.cost.cache import (
     flow,
     held_bytes,
+    neighbours_in_a_group,
     repeated_residency,
     resident_share,
     resident_shares,
@@ -20,7 +22,7 @@ from tilesight.errors import UnsupportedError
 from tilesight.plan.access import Access
 
 KIB = 1024
-LOCKSTEP = Pace(*np.zeros((6, 1)), np.ones(1), np.zeros(1, dtype=bool))
+LOCKSTEP = Pace(*np.zeros((6, 1)), np.ones(1), *np.zeros((2, 1), dtype=bool))
 
 
 def access_of(m, n, k, tile_m=128, tile_n=128, group=8, split=1):
@@ -48,6 +50,24 @@ def moved(access, hardware, slots=100, share_a=1.0, share_b=1.0, cache="cold", r
     share = resident_share(access, *resident_shares(access, cache, stated, hardware)[:2])
     found = flow(access, np.array([float(slots)]), LOCKSTEP, hardware, share)
     return traffic(access, found, shares, hardware, share)
+
+
+def test_neighbours_of_small_launches_by_hand(hw):
+    # 100 SMs: a TPC, two SMs, gets one CTA before it gets a second; as many CTAs as there are GPCs, ten, are packed together
+    found = neighbours_in_a_group(np.array([5.0, 10, 20, 50, 75, 100, 1000]), 4.0, hw)
+    half, three = 1 / 2, 3 / 4
+    by_hand = [1, 1, half + half * half, 1 / 5 + 4 / 5 * half, 2 / 15 + 13 / 15 * three, 1, 1]
+    assert found == pytest.approx([4 * share for share in by_hand])
+
+
+def test_pointers_wrap_at_the_edge(hw):
+    # 200 rows in tiles of 128 and one column: nobody shares A; threads ask for 256 rows, bulk copies for 200
+    access, share = access_of(200, 128, 256), np.zeros(1)
+    asked = [
+        flow(access, np.array([100.0]), replace(LOCKSTEP, loads_plainly=np.array([plainly])), hw, share).share_a[0]
+        for plainly in (True, False)
+    ]
+    assert asked == pytest.approx([256 / 200, 1.0])
 
 
 def test_one_wave_by_hand(hw):

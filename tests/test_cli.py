@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tilesight
-from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank, rank_many
+from tilesight import Gemm, GemmConfig, compare_records, explain, predict, rank, rank_many, raster_widths
 from tilesight.cli.options import ConfigOptions, ProblemOptions
 from tilesight.cli.program import main
 from tilesight.files import sample_files
@@ -22,6 +22,7 @@ from tilesight.hardware.load import load_profile
 from tilesight.hardware.write import to_toml
 from tilesight.records import given
 from tilesight.report import text
+from tilesight.report.explanation import ExplainedLaunch
 
 SIZES = ["-m", "4096", "-n", "4096", "-k", "4096"]
 TILE = ["--tile", "128x256x64", "--stages", "4"]
@@ -333,8 +334,20 @@ def test_rank_of_candidates_in_json(run, gpu, tmp_path):
 
 
 def test_explain_one(run, gpu):
+    raster, explained = raster_widths(PROBLEM, CONFIG, hardware=gpu), explain(predict(PROBLEM, CONFIG, hardware=gpu))
     page = run("explain", "gemm", *SIZES, *TILE, "--gpu", gpu)
-    assert page == text(explain(predict(PROBLEM, CONFIG, hardware=gpu)), width=100) + "\n"
+    assert page == text(ExplainedLaunch(explained, raster), width=100) + "\n"
+    assert page.startswith(text(explained, width=100))
+    assert re.search(r"^ +8 .* asked$", page, re.MULTILINE)
+    assert " ".join(raster.reason.split()) in " ".join(page.split())
+
+
+def test_explain_one_json_has_the_raster(run, gpu):
+    for config, words in ((CONFIG, TILE), (None, [])):
+        printed = strict_json(run("explain", "gemm", *SIZES, *words, "--gpu", gpu, "--cache", "cold", "--json"))
+        raster = strict_json(json.dumps(raster_widths(PROBLEM, config, hardware=gpu, cache="cold").to_dict()))
+        explained = explain(predict(PROBLEM, config, hardware=gpu, cache="cold"))
+        assert printed == strict_json(json.dumps(explained.to_dict())) | {"raster": raster}
 
 
 def test_explain_two_in_all_ways(run, gpu, tmp_path):

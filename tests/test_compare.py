@@ -261,6 +261,10 @@ class Answer(SimpleNamespace):
     def column(self, name):
         return getattr(self, name)
 
+    def likely(self, name):
+        value = self.column(name)
+        return value / 1.25, value * 1.25
+
 
 def model(seconds_of, refuse=lambda problem: None):
     """A ``predict_many`` that answers ``seconds_of(problem, config)`` and half of it as roofline."""
@@ -281,6 +285,7 @@ def model(seconds_of, refuse=lambda problem: None):
             lookup_bytes=2 * operands,
             l2_hit_rate=0 * operands + 0.5,
             binding=np.array(["dram"] * len(positions), dtype=object),
+            cache_regime=np.array(["lockstep"] * len(positions), dtype=object),
             refusals=tuple(refusals),
         )
 
@@ -344,6 +349,7 @@ def test_comparison_by_hand(two_problems):
     assert found["lookup_mape"] is None
     # 10 % of 10, 11, 20, 30 us about 11, 12, 21, 31 and about 15, 16, 25, 35 us: the warm ones but one, and one cold one
     assert found["likely_interval"] == {"n": 8, "inside": 4 / 8}
+    assert found["likely_counters"] == {}
     assert (found["where"], found["auto_config"]) == ([], False)
     assert found["hardware"] == {"h200_sxm": hardware().hash}
     assert found["model_version"]
@@ -537,6 +543,10 @@ def test_table_of_counters(tmp_path):
     assert found["lookup_mape"] == pytest.approx(100)
     assert found["hit_rate_mae_pp"] == pytest.approx(10)
     assert found["by_regime"]["cold"]["n"] == 1
+    # the model's intervals reach from 1 / 1.25 to 1.25 times what it says: reads and hits inside, lookups not
+    inside = {name: scores["inside"] for name, scores in found["likely_counters"].items()}
+    assert inside == {"dram_read_bytes": 1, "lookup_bytes": 0, "l2_hit_rate": 1}
+    assert found["likely_counters"]["lookup_bytes"]["by_regime"] == {"lockstep": {"n": 1, "inside": 0}}
 
 
 def test_table_of_drift_is_scored_without_hit_rates(tmp_path):

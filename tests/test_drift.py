@@ -17,45 +17,63 @@ def access_of(m, n, k, group=8):
     )  # fmt: skip
 
 
-def pace_of(**given):
-    names = ("steady", "unfair", "random", "jitter_elements", "l2_share", "lead", "ctas_per_sm")
+def pace_of(*, restarts=False, **given):
+    names = ("steady", "unfair", "held", "jitter_elements", "l2_share", "lead", "ctas_per_sm")
     values = {name: np.array([float(given.get(name, name == "ctas_per_sm"))]) for name in names}
-    return Pace(**values, loads_plainly=np.ones(1, dtype=bool))
+    return Pace(**values, loads_plainly=np.ones(1, dtype=bool), restarts=np.array([restarts]))
 
 
 def spreads(how, k, waves, share, hardware):
     found = spread_by_wave(how, np.array([float(k)]), np.array([float(waves)]), share, hardware)
-    return [values[:, 0].tolist() for values in found]
+    return found.whole[:, 0].tolist(), found.inside[:, 0].tolist()
+
+
+def alone(far, kept, wave):
+    """Nobody shares: each request is a lookup."""
+    return far * 0 + 1
+
+
+def test_neighbours_that_are_kept_by_hand(hw):
+    def kept(how, k=1000.0):
+        return spread_by_wave(how, np.array([k]), np.array([3.0]), alone, hw).kept[:, 0].tolist()
+
+    # GPCs alone differ: three quarters of neighbours stay; CTAs of a GPC alone: a quarter; both alike: half
+    assert kept(pace_of(steady=0.01, restarts=True)) == [1, 0.75, 0.75]
+    assert kept(pace_of(unfair=0.01, restarts=True)) == [1, 0.25, 0.25]
+    assert kept(pace_of(steady=0.01, unfair=0.01, restarts=True)) == pytest.approx([1, 0.5, 0.5])
+    # persistent CTAs stay where they are
+    assert kept(pace_of(unfair=0.01)) == [1, 1, 1]
 
 
 def test_pace_by_hand(hw):
     # tensor cores take 2 us a step of 64 elements, the loop 1, L2 1 if nothing merges; with one CTA fewer 1.5
     seconds = (np.array([value]) for value in (2e-6, 1e-6, 1e-6, 1.5e-6, 64.0, 2.0))
-    found = pace(*seconds, True, hw)
-    assert (found.steady, found.random, found.unfair) == (2**-8, 0, 2**-8)
+    found = pace(*seconds, True, True, hw)
+    assert (found.steady, found.held, found.unfair) == (2**-8, 0, 2**-8)
     # 0.1 us in which 3.2 elements pass; half of the time is L2's; a CTA that shares with one fewer is 1/4 ahead
     assert found.jitter_elements == pytest.approx(3.2)
     assert (found.l2_share, found.lead) == (0.5, 0.25)
-    waiting = pace(*(np.array([value]) for value in (1e-6, 2e-6, 1e-6, 2e-6, 64.0, 1.0)), False, hw)
-    assert (waiting.steady, waiting.random, waiting.unfair, waiting.lead) == (0, 2**-6, 0, 0)
+    waiting = pace(*(np.array([value]) for value in (1e-6, 2e-6, 1e-6, 2e-6, 64.0, 1.0)), False, False, hw)
+    assert (waiting.steady, waiting.held, waiting.unfair, waiting.lead) == (0, 2**-6, 0, 0)
 
 
 def test_spread_by_hand(hw):
     # steady: 1 % of 1000 elements a tile, half of it in the middle of the first; neighbours keep step
-    whole, inside = spreads(pace_of(steady=0.01), 1000, 3, lambda far: far * 0 + 1, hw)
+    whole, inside = spreads(pace_of(steady=0.01), 1000, 3, alone, hw)
     assert whole == pytest.approx([5, 15, 25])
     assert inside == [0, 0, 0]
-    # anew for each tile: squares add, with a quarter of a tile's in the middle of it
-    whole, inside = spreads(pace_of(random=0.01), 1000, 3, lambda far: far * 0 + 1, hw)
-    assert whole == inside == pytest.approx([5, 125**0.5, 15])
+    # held together: groups are as far apart in every wave, their members keep step
+    whole, inside = spreads(pace_of(held=0.01), 1000, 3, alone, hw)
+    assert whole == pytest.approx([10, 10, 10])
+    assert inside == [0, 0, 0]
     # L2 needs twice the time: (1 - 1/2) is more than the 1/4 of which small CPCs are faster, an eighth of a tile a wave
-    whole, inside = spreads(pace_of(l2_share=2.0), 1000, 3, lambda far: far * 0 + 1, hw)
+    whole, inside = spreads(pace_of(l2_share=2.0), 1000, 3, alone, hw)
     assert whole == inside == pytest.approx([62.5, 187.5, EVEN_SHARE * 1000])
 
 
 def test_spread_feeds_itself(hw):
     # requests are merged four to one while neighbours keep together, and not at all once they are 100 elements apart
-    def share(far):
+    def share(far, kept, wave):
         return np.clip(0.25 + 0.75 * far / 100, 0.25, 1.0)
 
     _, inside = spreads(pace_of(unfair=0.005, l2_share=3.0), 2000, 12, share, hw)
@@ -68,10 +86,8 @@ def test_spread_feeds_itself(hw):
 
 
 @given(st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0, 3), st.integers(1, 60), st.floats(1, 1e5))
-def test_spread_grows_to_an_even_one(gpu, steady, random, l2_share, waves, k):
-    whole, inside = spreads(
-        pace_of(steady=steady, random=random, l2_share=l2_share), k, waves, lambda far: far * 0 + 1, gpu
-    )
+def test_spread_grows_to_an_even_one(gpu, steady, held, l2_share, waves, k):
+    whole, inside = spreads(pace_of(steady=steady, held=held, l2_share=l2_share), k, waves, alone, gpu)
     for values in (whole, inside):
         assert np.all(np.diff(values) >= -1e-9 * k)
         assert 0 <= values[0] <= values[-1] <= EVEN_SHARE * k * (1 + 1e-12)
@@ -80,7 +96,7 @@ def test_spread_grows_to_an_even_one(gpu, steady, random, l2_share, waves, k):
 def fetched(spread, k, capacity, crowded=False, slots=128.0):
     access = access_of(8192, 8192, k)
     waves = raster(access, np.array([slots]))
-    where = places(waves, 16.0, 8.0, 4.0)
+    where = places(waves, 16.0, 8.0, 4.0, 4.0)
     held = waves.elements * 2.0 * 2.0
     one = np.ones_like(waves.wave)
     found = fetches(waves, where, held, 0 * one, k * one, spread * one, crowded * one > 0, capacity)

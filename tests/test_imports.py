@@ -22,7 +22,7 @@ cost/ occupancy clock merging throughput schedule cycles body modulo orders repl
 cost/ envelope ends reuse raster drift cache network roofline price gemm_body estimate explanation
 simulate/ stream tiles chip memory blocks advance result launch
 kernels/ instructions gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
-dsmem/
+dsmem/ workload catalogue published rates staging traffic alternatives times answer verdict measured
 fusion/
 serving/
 candidates search compose
@@ -32,14 +32,15 @@ compare/ scores predictions beside result owners run
 check
 calibrate/ process toolchain counters suite stored build run records found limits memory cache power fill loops launch
 calibrate/ footprint
-calibrate/ chip clusters drift derive chart pictures fits
+calibrate/ chip clusters drift derive chart counted drift_charts pictures fits
 calibrate/ assemble result moved identity machine session
 api
-report/ blocks render estimate explanation ranking comparison profile calibration
+advice
+report/ blocks render estimate raster explanation ranking comparison profile calibration dsmem
 plots trace
 bench
 adapters/
-cli/ options asked files output gemm tables profiles calibrate program
+cli/ options asked files output gemm tables profiles calibrate dsmem program
 __main__
 """
 

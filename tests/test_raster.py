@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesight.cost.raster import A_HEAD, KINDS_A, MAX_WAVES, B, places, raster
+from tilesight.cost.raster import A_HEAD, KINDS_A, MAX_WAVES, B, places, raster, scattered
 from tilesight.plan.access import Access
 
 
@@ -129,7 +129,7 @@ def test_places_against_a_count(group, tiles_m, tiles_n):
     # 128 CTAs, 16 in each of 8 GPCs, groups of 4 neighbours
     access = access_of(tiles_m * 16, tiles_n * 16, 64, 16, 16, group=group)
     waves = raster(access, np.array([128.0]))
-    where = places(waves, 16.0, 8.0, 4.0)
+    where = places(waves, 16.0, 8.0, 4.0, 4.0)
     counted = spots(access, 128)
     for operand, kinds in (("a", range(3)), ("b", (B,))):
         lists = [spot for (name, _), spot in counted.items() if name == operand]
@@ -143,13 +143,34 @@ def test_places_against_a_count(group, tiles_m, tiles_n):
             assert mean == pytest.approx(np.mean([count(spot) for spot in lists]), rel=0.1), (operand, name)
 
 
+def test_one_column_of_tiles_has_one_raster():
+    found = [raster(access_of(800, 16, 64, 16, 16, group=group), np.array([20.0])) for group in (1, 3, 8, 50)]
+    for other in found[1:]:
+        assert other.run.tolist() == found[0].run.tolist()
+        assert other.runs.tolist() == found[0].runs.tolist()
+
+
 def test_who_reads_alone_has_no_neighbours():
     waves = raster(access_of(16, 160, 64, 16, 16, group=8), np.array([10.0]))
-    where = places(waves, 16.0, 8.0, 4.0)
+    where = places(waves, 16.0, 8.0, 4.0, 4.0)
     # one row of tiles: A is shared by ten neighbours of one GPC, three aligned groups; each column is one CTA's
     assert waves.sharers[A_HEAD][0] == 10
     assert where.aligned[B][0] == 1 == where.meeting[B][0] == where.gpcs[B][0]
     assert where.gpcs[A_HEAD][0] == pytest.approx(1 + 9 / 16)
+
+
+def test_scattered_neighbours_merge_less():
+    waves = raster(access_of(256, 256, 64, 16, 16, group=8), np.array([128.0]))
+    where = places(waves, 16.0, 8.0, 4.0, 4.0)
+    one = np.ones_like(waves.wave)
+    assert scattered(where, waves, one, 8.0, 4.0).aligned.tolist() == where.aligned.tolist()
+    # nobody is where a neighbour was: no aligned group merges; eight readers of a column reach 8 (1 - (7/8)^8) = 5.25 GPCs
+    gone = scattered(where, waves, 0 * one, 8.0, 4.0)
+    assert np.all(gone.aligned == 1)
+    assert gone.meeting[B][0] == pytest.approx(8 * (1 - (7 / 8) ** 8) / 8)
+    half = scattered(where, waves, 0.5 * one, 8.0, 4.0)
+    assert np.all((where.aligned <= half.aligned) & (half.aligned <= 1))
+    assert np.all(half.meeting <= half.aligned)
 
 
 def test_the_raster_has_no_preference_for_an_operand():

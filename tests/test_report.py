@@ -6,13 +6,25 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tilesight import Gemm, GemmConfig, compare_records, explain, load_profile, predict, predict_many, rank, rank_many
+from tilesight import (
+    Gemm,
+    GemmConfig,
+    compare_records,
+    explain,
+    load_profile,
+    predict,
+    predict_many,
+    rank,
+    rank_many,
+    raster_widths,
+)
 from tilesight.bench import Bench
 from tilesight.candidates import gemm_candidates
 from tilesight.errors import TilesightError
 from tilesight.files import sample_files
 from tilesight.report import html, text
 from tilesight.report.estimate import DRAM_ROOF, TENSOR_ROOF, quiet_bytes
+from tilesight.report.explanation import ExplainedLaunch
 from tilesight.report.profile import ProfileList
 from tilesight.units import format_seconds
 
@@ -43,6 +55,8 @@ def results(hw, estimate, other, ranking):
     bench = Bench(0.4, 0.08, 1.5, 0.09, 0.5, 0.0, 5, "h200_sxm")
     batch = predict_many([PROBLEM], [GemmConfig(128, 256, 64, stages=4)] * 25, hardware=hw)
     tables += [batch, rank_many([PROBLEM, Gemm(64, 512, 512)], hardware=hw, top=1)]
+    raster = raster_widths(PROBLEM, GemmConfig(128, 256, 64, stages=4), hardware=hw)
+    tables += [raster, ExplainedLaunch(explain(estimate), raster)]
     return [estimate, explain(estimate), explain(estimate, other), ranking, *tables, hw, ProfileList((hw,)), bench]
 
 

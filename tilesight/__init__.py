@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from tilesight.advice import RasterAdvice, raster_widths
     from tilesight.api import (
         compare_records,
         explain,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tilesight.calibrate.footprint import FootprintFit, fit_footprint
     from tilesight.calibrate.session import calibrate_records, check_records
     from tilesight.cost.estimate import Estimate, Estimates
+    from tilesight.dsmem.verdict import Verdict, verdict
+    from tilesight.dsmem.workload import Workload
     from tilesight.errors import (
         ConfigError,
         MissingFileError,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from tilesight.search import Ranking, Rankings
 
 _HOME = {
+    "tilesight.advice": ("RasterAdvice", "raster_widths"),
     "tilesight.api": (
         "compare_records",
         "explain",
@@ -55,6 +59,8 @@ _HOME = {
     "tilesight.calibrate.footprint": ("FootprintFit", "fit_footprint"),
     "tilesight.calibrate.session": ("calibrate_records", "check_records"),
     "tilesight.cost.estimate": ("Estimate", "Estimates"),
+    "tilesight.dsmem.verdict": ("Verdict", "verdict"),
+    "tilesight.dsmem.workload": ("Workload",),
     "tilesight.errors": (
         "ConfigError",
         "MissingFileError",
@@ -89,10 +95,13 @@ __all__ = [
     "ProfileError",
     "Ranking",
     "Rankings",
+    "RasterAdvice",
     "TableError",
     "TilesightError",
     "UnknownProfileError",
     "UnsupportedError",
+    "Verdict",
+    "Workload",
     "__version__",
     "calibrate_records",
     "check_records",
@@ -106,6 +115,8 @@ __all__ = [
     "predict_many",
     "rank",
     "rank_many",
+    "raster_widths",
+    "verdict",
 ]
 
 

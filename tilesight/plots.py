@@ -11,7 +11,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilesight.calibrate import pictures
+from tilesight.calibrate import drift_charts, pictures
 from tilesight.calibrate.chart import Axis, Chart, Series, write_chart
 from tilesight.calibrate.records import Records
 from tilesight.errors import MissingToolError, UnsupportedError, suggestion
@@ -228,6 +228,21 @@ def merging_skew(records: Records, ax: "Axes | None" = None) -> "Axes":
 def merging_sharers(records: Records, ax: "Axes | None" = None) -> "Axes":
     """Lookup share against how many SMs ask for the same line."""
     return draw(pictures.merging_sharers(records), ax)
+
+
+def drift_starts(records: Records, ax: "Axes | None" = None) -> "Axes":
+    """Spread of starts of tiles by rank and by what sets the pace, with the law."""
+    return draw(drift_charts.drift_starts(records), ax)
+
+
+def drift_reads_narrow(records: Records, ax: "Axes | None" = None) -> "Axes":
+    """DRAM reads of deep products against k beside the model, raster of width 1."""
+    return draw(drift_charts.drift_reads_narrow(records), ax)
+
+
+def drift_reads_wide(records: Records, ax: "Axes | None" = None) -> "Axes":
+    """DRAM reads of deep products against k beside the model, raster of width 8."""
+    return draw(drift_charts.drift_reads_wide(records), ax)
 
 
 def dram_mix(records: Records, ax: "Axes | None" = None) -> "Axes":

@@ -59,7 +59,8 @@ def compare(seed: int, hardware: Profile, seeds: int = 1) -> Compared:
     k, one = steps * TILE_K, np.ones(1)
     sizes = (m, n, k, 1, 1, tile_m, tile_n, TILE_K, 2, 2, group, 1, 1)
     access = Access(*(size * one for size in sizes))
-    pace = Pace(spread * one, *np.zeros((5, 1)), ctas_per_sm=one, loads_plainly=np.zeros(1, dtype=bool))
+    no = np.zeros(1, dtype=bool)
+    pace = Pace(spread * one, *np.zeros((5, 1)), ctas_per_sm=one, loads_plainly=no, restarts=no)
     slots = hardware.sm_count
     moved = flow(access, slots * one, pace, hardware, 0 * one)
     closed, lost = float(moved.read_bytes[0]), float(moved.lost_bytes[0] / max(moved.again_bytes[0], 1.0))

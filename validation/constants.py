@@ -34,7 +34,7 @@ RECORDS = ROOT / "validation" / "records"
 GPU = "h200_sxm"
 FAMILIES = (
     "chip", "sm", "dram", "l2", "fill", "merging", "drift", "tensor", "alu", "sync", "dsmem", "link", "loop", "power",
-    "launch", "ends", "uncertainty",
+    "launch", "ends", "uncertainty", "cache_uncertainty",
 )  # fmt: skip
 """Tables of numbers; ``chip``, ``ends`` and ``tensor`` hold several of the profile's."""
 MEMBERS = {"chip": ("sm_count", "clock", "gpc"), "ends": ("epilogue", "rounds")}
@@ -45,10 +45,14 @@ RUNS = {"two_boards": 0.03, "two_runs": 0.03}
 
 
 INTERVAL = (
-    "80th percentile of the relative error of the runs that this binds; of all runs where fewer than "
+    "90th percentile of the relative error of the runs that this binds; of all runs where fewer than "
     f"{RUNS_LEAST} are bound by it."
 )
-FIT, COUNTED = re.compile(r"rms ([0-9.]+) %"), re.compile(r"percentile of the error of (.+ runs.*)")
+COUNTED_INTERVAL = (
+    "90th percentile of the error of the launches in that regime of the cache that Nsight Compute counted: of bytes how "
+    "much larger the larger is, of hit rates the difference."
+)
+FIT, COUNTED = re.compile(r"rms ([0-9.]+) %"), re.compile(r"percentile of the error of (.+ (?:runs|launches).*)")
 """What a note of the profile says of a fit through the model, and of how many runs an interval is taken."""
 
 
@@ -56,6 +60,8 @@ def rule_of(number: str, record_names: set[str]) -> str:
     """How a number is read from these records, in words."""
     if number.startswith("uncertainty."):
         return INTERVAL
+    if number.startswith("cache_uncertainty."):
+        return COUNTED_INTERVAL
     if number in FITTED:
         return "Fitted, with others, to runs of kernels through the model."
     able = [derivation for derivation in DERIVATIONS if number in derivation.numbers]

@@ -128,7 +128,20 @@ def byte_table(scores: list[dict[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     lines += ["| " + " | ".join([row["words"], *(shown(row[name]) for name in names)]) + " |" for row in counted]
-    return lines
+    heads = ("inside the likely interval, % of rows", "time", "DRAM reads", "L2 lookups", "hit rate")
+    lines += ["", f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
+    return lines + [interval_row(row) for row in scores if row["likely_interval"]["inside"] is not None]
+
+
+def interval_row(row: dict[str, Any]) -> str:
+    """Markdown of how many rows of a table lie in the likely intervals; of counters, by regime of the cache as well."""
+    counters = row["likely_counters"]
+    cells = [f"{100 * row['likely_interval']['inside']:.0f}"]
+    for name in ("dram_read_bytes", "lookup_bytes", "l2_hit_rate"):
+        of_all = counters.get(name)
+        regimes = [f"{word} {100 * each['inside']:.0f}" for word, each in of_all["by_regime"].items()] if of_all else []
+        cells.append(f"{100 * of_all['inside']:.0f} ({', '.join(regimes)})" if of_all else "")
+    return "| " + " | ".join([row["words"], *cells]) + " |"
 
 
 def kept() -> list[dict[str, Any]]:

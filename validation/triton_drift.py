@@ -1,7 +1,8 @@
 """How CTAs of the Triton products drift apart along k, and what that does to their L2 and DRAM traffic.
 
-Run        python3 validation/triton_drift.py OUT_DIR PLACES.csv
-Output     OUT_DIR/triton_drift.csv, triton_drift_tiles.csv and their .toml
+Run        python3 validation/triton_drift.py OUT_DIR PLACES.csv [--stages]
+Output     OUT_DIR/triton_drift.csv, triton_drift_tiles.csv and their .toml; with --stages, which goes through rings of two
+           to five stages instead, triton_drift_stages.csv, triton_drift_stages_tiles.csv
 
 The profiler runs this script with `OUT_DIR PLACES.csv --launch FIRST LAST FILE`, which launches points FIRST..LAST-1 once
 each and writes stamps to FILE. PLACES.csv is the record `gpc_clock` of the same board: GPC, TPC and CPC of each SM. Every
@@ -24,6 +25,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import itertools
 import multiprocessing
 import pathlib
 import subprocess
@@ -36,6 +38,7 @@ from script import parsed, parser_of
 if __name__ == "__main__":  # before PyTorch is imported, so that --help needs none
     PARSER = parser_of(__doc__)
     PARSER.add_argument("places", metavar="PLACES.csv", help="the record gpc_clock of the same board")
+    PARSER.add_argument("--stages", action="store_true", help="rings of two to five stages in place of the usual ones")
     PARSER.add_argument("--launch", nargs=3, metavar=("FIRST", "LAST", "FILE"), help="launch these points alone")
     OPTIONS = parsed(PARSER, tools=() if "--launch" in sys.argv else ("ncu",))
 
@@ -68,16 +71,28 @@ CLASSES = [  # configuration, tiles of one wave (rows, columns)
     (Config("ptr", 64, 128, 64, 3, 4), (22, 18)),
     (Config("ptr", 64, 64, 64, 4, 4), (22, 18)),
 ]
+STAGED = [
+    *(Config("tma", 128, 128, 64, stages, 8) for stages in (2, 3, 4, 5)),
+    *(Config(kernel, 128, 256, 64, stages, 8) for kernel in ("tma", "ptr") for stages in (2, 3)),
+    *(Config("ptr", 128, 128, 64, stages, 8) for stages in (2, 4)),
+]
+STAGED_WIDTHS, STAGED_DEPTHS = (1, 8, 32), (6208, 30016)
 MANY_M, MANY_N = 5632, 6656  # 8.7 waves of 128x256 tiles
 ATTEMPTS = 3  # of the deepest points
 SHOWN_RANKS = (0, 1, 5, 14)
 FULL_GRIDS = ((22, 12), (16, 16))  # 128x128 tiles, two an SM: no SM with one CTA only, and eight
+SUFFIX = "_stages" if __name__ == "__main__" and OPTIONS.stages else ""
 DIGITS = 4  # of the numbers in triton_drift_tiles
 
 
 def points() -> list[dict]:
     """Every launch, in the order it is made; `attempt` numbers equal ones."""
     made = []
+    if OPTIONS.stages:
+        for config, width, k in itertools.product(STAGED, STAGED_WIDTHS, STAGED_DEPTHS):
+            wide = dataclasses.replace(config, group_m=width)
+            made.append(dict(waves="many", config=wide, m=MANY_M, n=MANY_N, k=k, attempt=0))
+        return made
     for attempt in range(ATTEMPTS):
         for waves, widths in (("many", (1, 8, 4, 32)), ("one", (8, 1))):
             for config, (rows, cols) in CLASSES:
@@ -287,6 +302,15 @@ def spreads(point: dict, tiles: Tiles) -> dict:
     return found
 
 
+def neighbours(tiles: Tiles, places: Places) -> dict:
+    """Share of consecutive tiles that are in one GPC, in the first wave and in later ones (NaN where there are few)."""
+    gpc, wave = places.gpc[tiles.sm], np.arange(len(tiles.sm)) // (SM_COUNT * tiles.resident)
+    same = gpc[1:] == gpc[:-1]
+    first, later = same[wave[1:] == 0], same[wave[1:] > 0]
+    few = len(later) < SM_COUNT // 2
+    return dict(same_gpc_first=float(first.mean()), same_gpc_later=float("nan") if few else float(later.mean()))
+
+
 def run_columns(point: dict, tiles: Tiles) -> dict:
     """One launch as a whole."""
     took = tiles.end - tiles.begin
@@ -355,7 +379,7 @@ def read_table(point: dict, operands: Operands) -> np.ndarray:
     return operands.stamps[: rows * cols * STAMP_FIELDS].view(-1, STAMP_FIELDS).cpu().numpy()
 
 
-def profile(folder: pathlib.Path, first: int, last: int) -> list[dict]:
+def profile(folder: pathlib.Path, places: Places, first: int, last: int) -> list[dict]:
     """Counted rows of points FIRST..LAST-1."""
     stamps = folder / f"counted_{first}.npz"
     options = "--clock-control none --cache-control all -k regex:^gemm_ --csv --page raw --print-units base --metrics"
@@ -364,6 +388,7 @@ def profile(folder: pathlib.Path, first: int, last: int) -> list[dict]:
         __file__,
         OPTIONS.folder,
         OPTIONS.places,
+        *(["--stages"] if OPTIONS.stages else []),
         "--launch",
         str(first),
         str(last),
@@ -385,21 +410,22 @@ def profile(folder: pathlib.Path, first: int, last: int) -> list[dict]:
         asked = tiles_m * tiles_n * (config.tile_m + config.tile_n) * point["k"] * 2
         lookups = values["lts__t_sectors_srcunit_tex.sum"] * SECTOR_BYTES - 2 * point["m"] * point["n"]
         shares = dict(asked_bytes=asked, lookup_share=lookups / asked, passes=int(row["profiler__replayer_passes"]))
-        rows.append(columns_of(point) | shares | values | run_columns(point, Tiles.of(point, tables[str(index)])))
+        tiles = Tiles.of(point, tables[str(index)])
+        rows.append(columns_of(point) | shares | values | run_columns(point, tiles) | neighbours(tiles, places))
     return rows
 
 
-def count(folder: pathlib.Path, share: int = 70) -> None:
+def count(folder: pathlib.Path, places: Places, share: int = 70) -> None:
     """Write the record of the counters."""
     rows, begun, before_hz = [], time.time(), sm_clock_hz()
     for first in range(0, len(points()), share):
-        rows += profile(folder, first, min(first + share, len(points())))
+        rows += profile(folder, places, first, min(first + share, len(points())))
         notes = (
             "Nsight Compute, three passes, caches flushed before each launch, clocks as found; "
             "every tile stamped, spreads are of the last pass"
         )
         if rows:
-            write_record(folder, "triton_drift", rows, notes, [before_hz, sm_clock_hz()])
+            write_record(folder, f"triton_drift{SUFFIX}", rows, notes, [before_hz, sm_clock_hz()])
         print(f"counted: {len(rows)} rows, {time.time() - begun:.1f} s", flush=True)
 
 
@@ -428,7 +454,7 @@ def stamp(folder: pathlib.Path, places: Places, last: int | None = None) -> None
     for row in rows:
         row |= {name: float(f"{value:.{DIGITS}g}") for name, value in row.items() if isinstance(value, float)}
     notes = "third of three launches in a row, no profiler; plain_s: time of one launch without stamps"
-    write_record(folder, "triton_drift_tiles", rows, notes, [before_hz, sm_clock_hz()])
+    write_record(folder, f"triton_drift{SUFFIX}_tiles", rows, notes, [before_hz, sm_clock_hz()])
     np.savez_compressed(folder / "stamped.npz", **kept)
     print(f"stamped: {len(rows)} rows, {time.time() - begun:.1f} s", flush=True)
 
@@ -446,7 +472,7 @@ def main() -> None:
     print(f"agrees with float64 ({time.time() - begun:.1f} s)", flush=True)
     stamp(folder, places)
     torch.cuda.empty_cache()
-    count(folder)
+    count(folder, places)
 
 
 if __name__ == "__main__":

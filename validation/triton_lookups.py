@@ -52,53 +52,44 @@ def launch_points(first: int, last: int) -> None:
     torch.cuda.synchronize()
 
 
+def counted(metrics: list[str], launching: list[str], wanted: int, log: pathlib.Path) -> list[dict]:
+    """Rows of Nsight Compute, one for each of ``wanted`` launches of ours by a script, ``launching`` being its command line.
+
+    ``log`` keeps what it wrote, whose end is printed where launches are missing.
+    """
+    options = "--clock-control none --cache-control all -k regex:^gemm_ --csv --page raw --print-units base --metrics"
+    command = ["ncu", *options.split(), ",".join(metrics), sys.executable, *launching]
+    done = subprocess.run(command, capture_output=True, text=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(done.stdout)
+    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
+    rows = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row["ID"].isdigit()]
+    if len(rows) != wanted:
+        print(done.stdout[-1500:], done.stderr[-1500:], f"{len(rows)} of {wanted} launches counted")
+    return rows
+
+
+def counts_of(point: dict, row: dict, metrics: list[str]) -> dict:
+    """Counters of one launch as numbers, after what its tiles ask for and the share of it that L2 looked up."""
+    config = point["config"]
+    tiles = -(-point["m"] // config.tile_m) * -(-point["n"] // config.tile_n)
+    values = {name: float(row[name].replace(",", "")) for name in metrics}
+    asked = tiles * (config.tile_m + config.tile_n) * point["k"] * 2
+    lookups = values["lts__t_sectors_srcunit_tex.sum"] * SECTOR_BYTES - 2 * point["m"] * point["n"]
+    return dict(tiles=tiles, asked_bytes=asked, lookup_share=lookups / asked) | values
+
+
 def profile(folder: pathlib.Path, first: int, last: int) -> list[dict]:
     """Counted rows of points FIRST..LAST-1."""
-    command = [
-        "ncu",
-        "--clock-control",
-        "none",
-        "--cache-control",
-        "all",
-        "-k",
-        "regex:^gemm_",
-        "--csv",
-        "--page",
-        "raw",
-        "--print-units",
-        "base",
-        "--metrics",
-        ",".join(METRICS),
-        sys.executable,
-        __file__,
-        str(folder),
-        "--launch",
-        str(first),
-        str(last),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"triton_lookups.ncu_{first}.csv").write_text(done.stdout)
-    lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    counted = [row for row in csv.DictReader(io.StringIO("\n".join(lines))) if row["ID"].isdigit()]
+    launching = [__file__, str(folder), "--launch", str(first), str(last)]
     points = points_lookups()[first:last]
-    if len(counted) != len(points):
-        print(done.stdout[-1500:], done.stderr[-1500:])
-        print(f"{len(counted)} of {len(points)} launches counted: rows kept in launch order")
-    rows = []
-    for point, row in zip(points, counted, strict=False):
-        config = point["config"]
-        tiles_m, tiles_n = -(-point["m"] // config.tile_m), -(-point["n"] // config.tile_n)
-        values = {name: float(row[name].replace(",", "")) for name in METRICS}
-        asked = tiles_m * tiles_n * (config.tile_m + config.tile_n) * point["k"] * 2
-        lookups = values["lts__t_sectors_srcunit_tex.sum"] * SECTOR_BYTES - 2 * point["m"] * point["n"]
-        rows.append(
-            dict(bench="lookups", m=point["m"], n=point["n"], k=point["k"])
-            | config.columns()
-            | dict(tiles=tiles_m * tiles_n, asked_bytes=asked, lookup_share=lookups / asked)
-            | values
-        )
-    return rows
+    launches = counted(METRICS, launching, len(points), folder / f"triton_lookups.ncu_{first}.csv")
+    return [  # in launch order, where some are missing
+        dict(bench="lookups", m=point["m"], n=point["n"], k=point["k"])
+        | point["config"].columns()
+        | counts_of(point, row, METRICS)
+        for point, row in zip(points, launches, strict=False)
+    ]
 
 
 def main(folder: pathlib.Path) -> None:

@@ -15,6 +15,7 @@ from tilesight.hardware.write import to_toml
 
 RECORDS = Path(__file__).parent.parent.parent / "validation" / "records" / "h200_sxm"
 RESIDENCY = "validation/warm_residency.py"
+FRESH = "validation/fresh_cache.py"  # for scores alone
 """The sweep of footprints stands for it."""
 READ = "dram.bandwidth_read_bytes_per_s"
 
@@ -74,7 +75,9 @@ def test_a_whole_calibration(machine, run, tmp_path):
     assert result["tables"]["lack"] == ["launch.graph_gap_s", "launch.event_s", "launch.cold_extra_s"]
     folder = "calibration/validation/records/h200_sxm"
     *scripts, again = result["remedies"]
-    assert [line.split()[1] for line in scripts] == sorted({ELSEWHERE[name][0] for name in ELSEWHERE} - {RESIDENCY})
+    assert [line.split()[1] for line in scripts] == sorted(
+        {ELSEWHERE[name][0] for name in ELSEWHERE} - {RESIDENCY, FRESH}
+    )
     assert all(line.split()[2] == f"{folder}:" and "PyTorch, Triton and pynvml" in line for line in scripts)
     assert again.startswith(f"tilesight calibrate --from {folder} --keep l2.dirty_evicted_share: ")
     # one line a step on stderr where it is no terminal

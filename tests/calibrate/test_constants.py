@@ -82,11 +82,11 @@ def test_what_stands_beside_a_number(constants, h200):
     assert not any("kept" in said for number, said in beside.items() if not number.startswith(("l2.d", "launch.")))
     for number in constants.FITTED:
         said = beside[number]
-        if number.startswith("uncertainty."):
-            assert re.match(r"(all )?[0-9]+ runs", said), number
+        if number.startswith(("uncertainty.", "cache_uncertainty.")):
+            assert re.match(r"(all )?[0-9]+ (runs|counted launches)", said), number
         else:
             assert re.fullmatch(r"fit [0-9.]+ %", said), number
-    assert constants.rule_of("uncertainty.tma", set()).startswith("80th percentile of the relative error of the runs")
+    assert constants.rule_of("uncertainty.tma", set()).startswith("90th percentile of the relative error of the runs")
 
 
 def test_a_rule_is_said_once_and_names_its_formats(constants):

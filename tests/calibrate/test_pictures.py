@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tilesight import Gemm, GemmConfig, predict
 from tilesight.calibrate.chart import Axis, Chart, Series, series, write_chart
 from tilesight.calibrate.pictures import PICTURES
 from tilesight.calibrate.records import Records
@@ -100,9 +101,58 @@ def test_lines_hold_the_points(records):
     assert max(dram[0].y) < dram[1].y[0]  # no mix passes the datasheet
 
 
-def test_what_needs_a_profile_says_so():
+def test_starts_spread_by_the_law_of_what_binds(records):
+    # tensor cores: s r tiles, within a quarter; who waits keeps together, 14 tiles on as after five
+    drawn = {each.words: (each, law) for each, law in pairs(PICTURES["drift_starts"](records))}
+    tensor, law = drawn["tensor cores bind"]
+    assert law.y[-1] / law.y[0] == pytest.approx(law.x[-1] / law.x[0])
+    assert tensor.x[-1] == law.x[-1]
+    assert tensor.y[-1] == pytest.approx(law.y[-1], rel=0.25)
+    waits, flat = drawn["the ring waits"]
+    assert len(set(flat.y)) == 1
+    assert max(waits.y) < 1.5 * flat.y[0]
+    # where L2 is near the pace of tensor cores, more than the clocks of GPCs differs
+    near, law = drawn["tensor cores, L2 near"]
+    assert min(near.y[1:]) > 1.5 * law.y[0]
+    # where CTAs share an SM drift feeds itself: from the first to the last tile it grows far faster than in proportion
+    crowded, _ = drawn["CTAs share an SM"]
+    assert crowded.y[-1] / crowded.y[0] > 4 * crowded.x[-1] / crowded.x[0]
+
+
+def pairs(chart):
+    return list(zip(chart.series[::2], chart.series[1::2], strict=True))
+
+
+@pytest.mark.parametrize("name", ["drift_reads_narrow", "drift_reads_wide"])
+def test_reads_of_deep_products_beside_the_model(records, name):
+    chart = PICTURES[name](records)
+    width = 8 if name == "drift_reads_wide" else 1
+    assert f"5632 x 6656 x k, bf16, width {width}, cold" in chart.title
+    assert [points.words for points, _ in pairs(chart)] == [
+        "tensor cores bind", "tensor cores, L2 near", "the ring waits", "CTAs share an SM", "L2 binds"
+    ]  # fmt: skip
+    for points, line in pairs(chart):
+        assert points.measured
+        assert not line.measured
+        assert points.x == line.x
+        if points.words == "the ring waits":
+            assert points.x == (6208, 30016)
+        else:
+            assert points.x == (2112, 6208, 14272, 30016, 60096)
+            assert points.spread[:4] == (0, 0, 0, 0)  # one launch each, three of the deepest
+            assert points.spread[4] > 0
+        assert min(points.y + line.y) > 1  # no operand is read less than once
+    tensor = chart.series[1]
+    config = GemmConfig(128, 256, 64, 3, 8, kernel="tma_persistent", group_m=width, registers=166)
+    problem = Gemm(5632, 6656, 14272)
+    said = predict(problem, config, hardware=records.hardware, cache="cold", clock="burst").dram_read_bytes
+    assert tensor.y[2] == pytest.approx(said / (2 * (5632 + 6656) * 14272))
+
+
+@pytest.mark.parametrize("name", ["l2_read", "drift_starts", "drift_reads_wide"])
+def test_what_needs_a_profile_says_so(name):
     with pytest.raises(UnsupportedError, match="a profile of the GPU is needed"):
-        PICTURES["l2_read"](Records(RECORDS))
+        PICTURES[name](Records(RECORDS))
 
 
 def test_a_record_that_is_not_there(tmp_path, h200):

@@ -32,6 +32,9 @@ class Answer(SimpleNamespace):
     def column(self, name):
         return self.columns[name]
 
+    def likely(self, name):
+        return self.column(name) / 1.1, self.column(name) * 1.1
+
 
 def predict_many(problems, configs, *, cache, **options):
     """20 us, 1000 B read, 100 written, 3200 looked up, 320 across, half hit; twice as long on warm caches."""
@@ -46,7 +49,8 @@ def predict_many(problems, configs, *, cache, **options):
         seconds_low=0.9 * seconds,
         seconds_high=1.1 * seconds,
         binding=np.array(["dram"] * len(problems), dtype=object),
-        columns={name: value * ones for name, value in numbers.items()} | {"l2_hit_rate": 0.5 * ones},
+        columns={name: value * ones for name, value in numbers.items()}
+        | {"l2_hit_rate": 0.5 * ones, "cache_regime": np.array(["drift"] * len(problems), dtype=object)},
     )
 
 
@@ -87,6 +91,13 @@ def test_comparison_by_hand(counted):
     assert (found["by_regime"]["cold"]["n"], found["likely_interval"]["n"]) == (1, 1)
     assert found["dram_read_mape"] == pytest.approx(25)
     assert found["dram_bytes_mape"] == pytest.approx(10)  # 1100 of 1000
+    # 1000 / 1.1 to 1100 does not hold 800; hit rates of 0.4 and 0.75 are outside 0.455 to 0.55
+    counters = found["likely_counters"]
+    assert {name: (each["n"], each["inside"]) for name, each in counters.items()} == {
+        "dram_read_bytes": (1, 0),
+        "lookup_bytes": (1, 0),
+        "l2_hit_rate": (2, 0),
+    }
     assert found["hit_rate_mae_pp"] == pytest.approx((10 + 25) / 2)
 
 

@@ -3,7 +3,8 @@
 Records: ``triton_steps``, ``triton_rounds``, ``triton_tails`` (in-order kernels) and ``vendor_gemm`` (the vendor
 library's), all on shapes that no scored table has. One value a constant, for all shapes and tiles; everything that a
 microbenchmark gives by itself stays as it is. The log error of times is minimised, large ones counted less (soft L1 beyond
-8 %). The likely interval by what binds is the 80th percentile of what is left.
+8 %). The likely interval is the 90th percentile of what is left: of times by what binds, of lookups, hits and DRAM reads by
+regime of the cache.
 """
 
 import re
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from tilesight.calibrate.cache import SECTOR_BYTES
+from tilesight.calibrate.counted import KERNELS, launches, measured, predicted
 from tilesight.calibrate.found import Found, Numbers
 from tilesight.calibrate.records import Column, Records
 from tilesight.cost.clock import busy_seconds
-from tilesight.cost.estimate import Estimates
+from tilesight.cost.estimate import CACHE_REGIMES, LIKELY, Estimates
 from tilesight.cost.price import Situation
 from tilesight.errors import TableError, TilesightError
 from tilesight.hardware.profile import Profile
@@ -30,6 +32,8 @@ VENDOR_RECORDS = ("vendor_gemm",)
 NOTE = "all at once, through the model (tilesight/calibrate/fits.py)"
 START_CLOCK_SHARE, FEW_CTAS_SHARE = 0.8485, 0.41
 """Runs of few CTAs below this share of the boost clock came right after a heavy load; a fit of cycles must not see them."""
+LIKELY_SHARE = 0.9
+"""Of runs that a likely interval holds."""
 RUNS_LEAST = 20
 """Runs with one binding resource from which their error gives an interval."""
 
@@ -58,6 +62,8 @@ SPECIALIZED = {
     "rounds.warp_specialized_bytes_per_s": 60e9,
     "launch.dependent_kernel_s": 1.2e-6,
 }
+MOST = {"merging.near_share": 1.0, "merging.far_share": 1.0, "merging.far_first_share": 1.0}
+"""Where a fit ends: shares."""
 MERGING_RECORDS = ("triton_lookups", "triton_drift")
 MERGING = {
     "merging.near_share": 0.9,
@@ -67,10 +73,15 @@ MERGING = {
     "merging.spread_elements": 500.0,
 }
 UNCERTAIN = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue", "launch")
-FITTED = (*MERGING, *IN_ORDER, *SPECIALIZED, *(f"uncertainty.{kind}" for kind in UNCERTAIN))
+FITTED = (
+    *MERGING,
+    *IN_ORDER,
+    *SPECIALIZED,
+    *(f"uncertainty.{kind}" for kind in UNCERTAIN),
+    *(f"cache_uncertainty.{table}.{number}" for table in CACHE_REGIMES.values() for number in LIKELY.values()),
+)
 """All numbers that come from a fit here."""
 _VENDOR_NAME = re.compile(r"nvjet_sm90_tst_(\d+)x(\d+)_(\d+)x(\d+)_(\d+)x(\d+)_[hv]_bz.*_(NNT|NNN)")
-_KERNELS: Mapping[str, Any] = {"ptr": "cp_async", "tma": "tma_persistent"}
 _CONFIG = ("tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "registers", "smem_bytes")
 
 
@@ -97,7 +108,7 @@ def in_order_runs(records: Records) -> Runs:
             continue
         problems.append(_problem(row))
         sizes: dict[str, Any] = {name: int(row[name]) for name in _CONFIG}
-        configs.append(GemmConfig(**sizes, kernel=_KERNELS[row["kernel"]]))
+        configs.append(GemmConfig(**sizes, kernel=KERNELS[row["kernel"]]))
         seconds.append(float(row["time_s"]))
     return Runs(problems, configs, np.array(seconds))
 
@@ -120,15 +131,12 @@ def vendor_runs(records: Records) -> Runs:
 
 def counted_runs(records: Records) -> tuple[Runs, Column]:
     """Runs of our in-order kernels under Nsight Compute, caches flushed, and the bytes that L2 looked up."""
-    problems, configs, seconds, lookups = [], [], [], []
-    for row in (row for name in MERGING_RECORDS for row in records[name].rows):
-        problems.append(_problem(row))
-        sizes: dict[str, Any] = {name: int(row[name]) for name in ("tile_m", "tile_n", "stages", "warps", "group_m")}
-        sizes["registers"] = int(float(row["launch__registers_per_thread"]))
-        configs.append(GemmConfig(**sizes, tile_k=int(row.get("tile_k", "64")), kernel=_KERNELS[row["kernel"]]))
-        seconds.append(float(row["gpu__time_duration.sum"]) * 1e-9)
-        lookups.append(float(row["lts__t_sectors_srcunit_tex.sum"]) * SECTOR_BYTES)
-    return Runs(problems, configs, np.array(seconds)), np.array(lookups)
+    counted = [records[name] for name in MERGING_RECORDS]
+    asked, found = [launches(rows) for rows in counted], [measured(rows) for rows in counted]
+    problems = [problem for batch, _ in asked for problem in batch]
+    configs = [config for _, batch in asked for config in batch]
+    seconds, lookups = (np.concatenate([each[name] for each in found]) for name in ("seconds", "lookup_bytes"))
+    return Runs(problems, configs, seconds), lookups
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,7 @@ def fit_runs(hardware: Profile, guess: Mapping[str, float], runs: Runs, lookups:
     best = least_squares(
         misfit,
         np.ones(len(names)),
-        bounds=(0.02, 6.0),
+        bounds=(0.02, [min(6.0, MOST.get(name, np.inf) / value) for name, value in guess.items()]),
         loss="soft_l1",
         f_scale=0.08,
         diff_step=[1e-3] * len(names),
@@ -230,11 +238,11 @@ def fit_loops(records: Records, hardware: Profile) -> tuple[Numbers, Mapping[str
         used += names
         for kind in set(fit.binding):
             errors.setdefault(kind, []).append(np.abs(fit.error[[bound == kind for bound in fit.binding]]))
-    return numbers | _uncertainty(errors, tuple(used)), missing
+    return numbers | _uncertainty(errors, tuple(used)) | _cache_uncertainty(records, hardware), missing
 
 
 def _uncertainty(errors: Mapping[str, list[Column]], used: tuple[str, ...]) -> dict[str, Found]:
-    """Half-widths of the likely interval: the 80th percentile of the relative error of the runs that a resource binds.
+    """Half-widths of the likely interval: the 90th percentile of the relative error of the runs that a resource binds.
 
     Where too few runs are bound by it, that of all runs.
     """
@@ -245,6 +253,41 @@ def _uncertainty(errors: Mapping[str, list[Column]], used: tuple[str, ...]) -> d
         own = np.concatenate([np.empty(0), *errors.get(kind, [])])
         enough = len(own) >= RUNS_LEAST
         of_which = f"of {len(own)} runs" if enough else f"of all {len(everything)} runs, {len(own)} of which it binds"
-        width = float(np.quantile(own if enough else everything, 0.8))
-        numbers[f"uncertainty.{kind}"] = Found(width, None, used, "fitted", f"80th percentile of the error {of_which}")
+        width = float(np.quantile(own if enough else everything, LIKELY_SHARE))
+        numbers[f"uncertainty.{kind}"] = Found(width, None, used, "fitted", f"90th percentile of the error {of_which}")
     return numbers
+
+
+def _cache_uncertainty(records: Records, hardware: Profile) -> dict[str, Found]:
+    """Half-widths of what L2 and DRAM count, by regime of the cache: the 90th percentile of the error of counted launches.
+
+    Bytes by their ratio, whichever way; hit rates by their difference. None where too few launches are in a regime, or
+    the profile can't price them.
+    """
+    errors: dict[str, list[Column]] = {name: [] for name in LIKELY}
+    regimes: list[NDArray[Any]] = []
+    try:
+        for rows in (records[name] for name in MERGING_RECORDS):
+            found, made = measured(rows), predicted(rows, hardware)
+            regimes.append(made.names["cache_regime"])
+            for name in LIKELY:
+                errors[name].append(_apart(name, made.column(name), found[name]))
+    except (TilesightError, ValueError, LookupError):
+        return {}
+    regime = np.concatenate(regimes)
+    numbers: dict[str, Found] = {}
+    for word, table in CACHE_REGIMES.items():
+        inside = regime == word
+        runs = int(np.count_nonzero(inside))
+        note = f"90th percentile of the error of {runs} counted launches"
+        for name, number in LIKELY.items() if runs >= RUNS_LEAST else ():
+            width = float(np.quantile(np.concatenate(errors[name])[inside], LIKELY_SHARE))
+            numbers[f"cache_uncertainty.{table}.{number}"] = Found(width, None, MERGING_RECORDS, "fitted", note)
+    return numbers
+
+
+def _apart(name: str, predicted: Column, measured: Column) -> Column:
+    """How far the two are apart: as a difference of hit rates, else how much larger the larger one is."""
+    if name == "l2_hit_rate":
+        return np.asarray(np.abs(predicted - measured))
+    return np.asarray(np.exp(np.abs(np.log(predicted / measured))) - 1.0)

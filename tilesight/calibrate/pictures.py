@@ -10,6 +10,7 @@ import numpy as np
 
 from tilesight.calibrate.chart import Axis, Chart, Series, series
 from tilesight.calibrate.clusters import NUMBERS, SIZES, shared_by_clusters
+from tilesight.calibrate.drift_charts import drift_reads_narrow, drift_reads_wide, drift_starts
 from tilesight.calibrate.footprint import fit_footprint
 from tilesight.calibrate.launch import WORK_CYCLES
 from tilesight.calibrate.loops import wgmma_cycles
@@ -320,6 +321,9 @@ PICTURES: Mapping[str, Callable[[Records], Chart]] = {
     "l2_latency": l2_latency,
     "merging_skew": merging_skew,
     "merging_sharers": merging_sharers,
+    "drift_starts": drift_starts,
+    "drift_reads_narrow": drift_reads_narrow,
+    "drift_reads_wide": drift_reads_wide,
     "dram_mix": dram_mix,
     "clock_under_load": clock_under_load,
     "power_under_load": power_under_load,

@@ -35,8 +35,11 @@ _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 
 TRITON, NCU = "PyTorch, Triton and pynvml", "Nsight Compute (ncu)"
 ELSEWHERE: Mapping[str, tuple[str, str]] = {
-    "triton_drift": ("validation/triton_drift.py", f"gpc_clock.csv as its second argument, {NCU}, {TRITON}"),
-    "triton_drift_tiles": ("validation/triton_drift.py", f"gpc_clock.csv as its second argument, {NCU}, {TRITON}"),
+    "fresh_cache": ("validation/fresh_cache.py", f"{NCU}, {TRITON}"),
+    **dict.fromkeys(
+        ("triton_drift", "triton_drift_tiles", "triton_drift_stages", "triton_drift_stages_tiles"),
+        ("validation/triton_drift.py", f"gpc_clock.csv as its second argument, then with --stages, {NCU}, {TRITON}"),
+    ),
     "triton_lookups": ("validation/triton_lookups.py", f"{NCU}, {TRITON}"),
     "triton_outside": ("validation/triton_loops.py", TRITON),
     "triton_ragged": ("validation/triton_loops.py", TRITON),

@@ -111,7 +111,7 @@ def explain_gemm(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Matrix product, m x k times k x n: the terms of its time.
+    """Matrix product, m x k times k x n: the terms of its time, and what other group widths of its raster would do.
 
     With another one, by --against, --against-gpu or a second `gemm`: the terms of the difference.
 
@@ -119,9 +119,11 @@ def explain_gemm(
     """
     from dataclasses import replace
 
+    from tilesight.advice import raster_widths
     from tilesight.api import explain
-    from tilesight.cli.asked import changed
+    from tilesight.cli.asked import changed, config_of, problem_of, state_of
     from tilesight.cli.output import print_result
+    from tilesight.report.explanation import ExplainedLaunch
 
     if context.args:
         if against is not None or against_gpu is not None:
@@ -134,7 +136,9 @@ def explain_gemm(
         parts = (problem, config, other_state)
         second = _estimate(*(parts if against is None else changed(parts, against)))
     else:
-        second = None
+        raster = raster_widths(problem_of(problem), config_of(config), **state_of(state))
+        print_result(ExplainedLaunch(explain(raster.estimate), raster), as_json)
+        return
     print_result(explain(_estimate(problem, config, state), second), as_json)
 
 

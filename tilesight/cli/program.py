@@ -14,6 +14,7 @@ import typer
 
 from tilesight import __version__
 from tilesight.cli.calibrate import calibrate
+from tilesight.cli.dsmem import dsmem
 from tilesight.cli.gemm import explain_app, predict_app, rank_app
 from tilesight.cli.options import Json
 from tilesight.cli.profiles import profiles_app
@@ -34,6 +35,7 @@ app.add_typer(explain_app, name="explain")
 app.command()(compare)
 app.add_typer(profiles_app, name="profiles")
 app.command()(calibrate)
+app.command()(dsmem)
 
 
 @app.callback(invoke_without_command=True)

@@ -41,6 +41,10 @@ class Predictions:
     measured_counters, predicted_counters
         Bytes, hit rates and clocks by name; empty where the table has none. A measured nan: nobody counted in that row.
         What the model does not give is not among the predicted.
+    counter_ranges
+        Likely intervals of predicted counters by name, (low, high), as far as known.
+    cache_regime
+        Regime of the cache: ``"lockstep"``, ``"drift"``, ``"capacity edge"``; None where there is no prediction.
     compulsory_bytes
         Operand bytes, each read once.
     """
@@ -60,6 +64,8 @@ class Predictions:
     refusal: NDArray[Any]
     measured_counters: Mapping[str, NDArray[Any]]
     predicted_counters: Mapping[str, NDArray[Any]]
+    counter_ranges: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
+    cache_regime: NDArray[Any]
     compulsory_bytes: NDArray[Any]
 
     @cached_property

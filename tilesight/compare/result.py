@@ -26,7 +26,7 @@ from tilesight.compare.scores import (
     regimes,
     time_scores,
 )
-from tilesight.cost.estimate import MODEL_VERSION
+from tilesight.cost.estimate import CACHE_REGIMES, MODEL_VERSION
 from tilesight.display import Displayable
 from tilesight.errors import TableError, shown
 from tilesight.records import NCU, Condition, Protocol, Table
@@ -115,6 +115,26 @@ class Result(Displayable):
         return interval_scores(made.measured_s[timed], made.low_s[timed], made.high_s[timed])
 
     @cached_property
+    def likely_counters(self) -> dict[str, Any]:
+        """Of each counted quantity ``{n, inside, by_regime}``: how often its likely interval holds what was counted.
+
+        ``by_regime`` has the same of each regime of the cache. Empty where nothing was counted or no interval is known.
+        """
+        made, scores = self.predictions, {}
+        for name, (low, high) in made.counter_ranges.items():
+            measured = made.measured_counters[name]
+            known = made.priced & ~np.isnan(measured) & np.isfinite(low)
+            if not known.any():
+                continue
+            by_regime = {
+                word: interval_scores(measured[mask], low[mask], high[mask])
+                for word in CACHE_REGIMES
+                if (mask := known & (made.cache_regime == word)).any()
+            }
+            scores[name] = interval_scores(measured[known], low[known], high[known]) | {"by_regime": by_regime}
+        return scores
+
+    @cached_property
     def masks(self) -> dict[str, NDArray[Any]]:
         """Regime -> mask over all predictions."""
         made = self.predictions
@@ -165,6 +185,7 @@ class Result(Displayable):
             "refused": self.refused,
             **self.time,
             "likely_interval": self.likely_interval,
+            "likely_counters": self.likely_counters,
             "by_regime": self.by_regime,
             "ranking": self.ranking,
             "l2": self.l2,

@@ -16,7 +16,7 @@ from tilesight.compare.owners import Hardware, assign_hardware, what_if
 from tilesight.compare.predictions import Predictions
 from tilesight.compare.result import Result
 from tilesight.cost.clock import busy_seconds
-from tilesight.cost.estimate import Estimates
+from tilesight.cost.estimate import LIKELY, Estimates
 from tilesight.cost.price import Situation
 from tilesight.dtypes import dtype
 from tilesight.errors import ConfigError, TableError, UnsupportedError, shown
@@ -300,6 +300,10 @@ class _Columns:
         self.predicted_counters = {
             name: np.full(shape, np.nan) for name in self.measured_counters if name not in MAYBE_PREDICTED
         }
+        self.counter_ranges = {
+            name: (np.full(shape, np.nan), np.full(shape, np.nan)) for name in LIKELY if name in self.predicted_counters
+        }
+        self.cache_regime = np.full(shape, None, dtype=object)
         self.maybe_predicted = {
             name: np.full(shape, np.nan) for name in MAYBE_PREDICTED if name in self.measured_counters
         }
@@ -318,6 +322,10 @@ class _Columns:
         self.binding[rows, number] = estimates.binding
         for name, values in self.predicted_counters.items():
             values[rows, number] = estimates.column(name)
+        for name, ends in self.counter_ranges.items():
+            for values, end in zip(ends, estimates.likely(name), strict=True):
+                values[rows, number] = end
+        self.cache_regime[rows, number] = estimates.column("cache_regime")
         for name in [name for name in self.maybe_predicted if name in getattr(estimates, "columns", ())]:
             self.maybe_predicted[name][rows, number] = estimates.column(name)
 
@@ -344,6 +352,8 @@ class _Columns:
                 for name, values in (self.predicted_counters | self.maybe_predicted).items()
                 if name not in self.maybe_predicted or not np.isnan(values).all()
             },
+            counter_ranges={name: (low.ravel(), high.ravel()) for name, (low, high) in self.counter_ranges.items()},
+            cache_regime=self.cache_regime.ravel(),
             compulsory_bytes=np.repeat([_compulsory_bytes(problem) for problem in asked.problems], protocols),
         )
 

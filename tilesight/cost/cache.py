@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tilesight.cost.drift import Pace, fetches, lonely_tiles, spread_by_wave
 from tilesight.cost.merging import LookupShares, near_share
-from tilesight.cost.raster import A_HEAD, KINDS_A, B, Raster, places, raster
+from tilesight.cost.raster import A_HEAD, KINDS_A, B, Raster, places, raster, scattered
 from tilesight.cost.reuse import hit_probability_gaussian
 from tilesight.hardware.profile import Profile
 from tilesight.plan.access import Access
@@ -124,6 +124,9 @@ def held_bytes(access: Access, hardware: Profile) -> Counts:
     return copies_a * access.a_bytes + copies_b * access.b_bytes + access.c_bytes
 
 
+SMS_OF_A_TPC = 2.0
+
+
 @dataclass(frozen=True)
 class Flow:
     """What a launch's operands take from L2 and from beyond, shape (L,) each.
@@ -172,6 +175,17 @@ def ctas_of_a_gpc(ctas: Counts, slots: Counts, hardware: Profile) -> Counts:
     return np.minimum(np.where(ctas < slots, small, np.inf), hardware.sm_count / gpcs)
 
 
+def neighbours_in_a_group(ctas: Counts, together: float, hardware: Profile) -> Counts:
+    """CTAs next to each other on so many SMs next to each other, shape as given: as many, or fewer where SMs stay empty.
+
+    As many CTAs as there are GPCs are packed into one; of further ones a launch puts one on each TPC, a pair of SMs, before
+    it puts a second there (record ``chip_map``).
+    """
+    packed = np.minimum(float(hardware.gpc.count or 1) / ctas, 1.0)
+    filled = packed + (1.0 - packed) * np.clip(ctas / hardware.sm_count, 1.0 / SMS_OF_A_TPC, 1.0)
+    return np.maximum(together * filled, 1.0)
+
+
 def on_one_side(reached: Counts, hardware: Profile) -> Counts:
     """Chance that so many GPCs all lie on the side of one partition of L2, shape as given; which do is not known.
 
@@ -215,16 +229,38 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
     all_tiles = access.tiles_m * access.tiles_n
     tiles = all_tiles[row]
     in_gpc = ctas_of_a_gpc(all_tiles * parts, slots / how.ctas_per_sm, hardware)[row]
-    where = places(waves, in_gpc, float(hardware.gpc.count or 1), hardware.require("merging.requests_async"))
+    gpcs, together = float(hardware.gpc.count or 1), hardware.require("merging.requests_async")
+    where = places(waves, in_gpc, gpcs, together, neighbours_in_a_group(all_tiles * parts, together, hardware)[row])
     grids = np.clip(slots[row] / tiles, 1.0, parts[row])  # grids of tiles in flight at once
     k = access.k[row]
     bytes_k = waves.elements * access.element_bytes[row]
+    again = waves.again / np.maximum(waves.elements, 1.0)
+
+    # how far positions have spread in the middle of each wave, and who is still where its neighbours are
+    asked = bytes_k * k * waves.sharers
+    total = waves.total(asked.sum(axis=0), launches)
+    aligned = waves.total((asked * where.aligned).sum(axis=0), launches) / total
+    fresh_alone = (bytes_k * k * (1.0 - again) * (where.aligned > ALONE)).sum(axis=0)
+    alone = waves.total(fresh_alone, launches) / total
+
+    meeting = waves.total((asked * where.meeting).sum(axis=0), launches) / total
+    far_later, far_first = hardware.require("merging.far_share"), hardware.require("merging.far_first_share")
+
+    def share_at(apart: Counts, kept: Counts, wave: int) -> Counts:
+        """Lookups / requests in a wave whose neighbours, of whom a share is kept, are so many elements apart."""
+        far = np.where(how.loads_plainly & (wave == 0), far_first, far_later)
+        near = near_share(alone, apart, hardware) * kept
+        return np.maximum(1.0 - near * (1.0 - aligned) - far * (aligned - meeting), meeting)
+
+    spread = spread_by_wave(how, access.k, np.ceil(all_tiles / slots), share_at, hardware)
+    at = np.minimum(waves.wave.astype(np.int64), len(spread.whole) - 1), row
+    if np.any(how.restarts):
+        where = scattered(where, waves, spread.kept[at], gpcs, together)
     one_side = on_one_side(where.gpcs, hardware)
     copies = partitions - (partitions - 1.0) / 2.0 * one_side
     output = waves.ctas / tiles * (access.c_bytes / access.batch)[row] * grids
 
     held = k * (bytes_k * copies).sum(axis=0) * grids + output
-    again = waves.again / np.maximum(waves.elements, 1.0)
     cut = waves.cut / np.maximum(waves.elements[B], 1.0)
     beyond = waves.between[B] > 0  # a pass over a group is longer than a wave
     fresh = held - k * (bytes_k * copies)[A_HEAD] * again[A_HEAD] - beyond * k * (bytes_k * copies)[B] * cut
@@ -245,21 +281,9 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
     hit = np.minimum(hit, again)
     miss = np.clip(1.0 - hit - (1.0 - again) * share[row], 0.0, 1.0)  # of all that a wave reads
 
-    # how far positions have spread in the middle of each wave
-    asked = bytes_k * k * waves.sharers
     alone = (bytes_k * k * miss * (where.aligned > ALONE)).sum(axis=0) / asked.sum(axis=0)
-    total = waves.total(asked.sum(axis=0), launches)
-    aligned = waves.total((asked * where.aligned).sum(axis=0), launches) / total
-    alone_mean = waves.total(alone * asked.sum(axis=0), launches) / total
-    count = np.ceil(all_tiles / slots)
-    whole, inside = spread_by_wave(
-        how, access.k, count, lambda far: 1.0 - near_share(alone_mean, far, hardware) * (1.0 - aligned), hardware
-    )
-    spread, spread_near = (
-        each[np.minimum(waves.wave.astype(np.int64), len(each) - 1), row] for each in (whole, inside)
-    )
     crowded = (how.ctas_per_sm > 1)[row]
-    fetched = fetches(waves, where, bytes_k * copies * grids, output, k, spread, crowded, capacity)
+    fetched = fetches(waves, where, bytes_k * copies * grids, output, k, spread.whole[at], crowded, capacity)
     first_scale, again_scale = (scale[:, row] for scale in _drawn_scales(access, waves, launches))
     firsts, agains = (bytes_k * k * part for part in ((1.0 - again) * first_scale, again * again_scale))
     lost = agains - bytes_k * k * hit * again_scale
@@ -276,10 +300,9 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
     else:
         lonely_bytes = none
 
-    near = near_share(alone, spread_near, hardware)
-    together = (waves.wave == 0) & how.loads_plainly[row]
-    far = np.where(together, hardware.require("merging.far_first_share"), hardware.require("merging.far_share"))
-    most = hardware.require("merging.near_share")
+    near = near_share(alone, spread.inside[at], hardware)
+    first = (waves.wave == 0) & how.loads_plainly[row]
+    far = np.where(first, hardware.require("merging.far_first_share"), hardware.require("merging.far_share"))
     side = one_side * fetched.whole / 2.0 + (1.0 - one_side) * fetched.side
 
     def of_asked(kept: Counts) -> tuple[Counts, Counts]:
@@ -291,12 +314,16 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
             sums.append(waves.total(looked_up, launches) / waves.total(of, launches))
         return sums[0], sums[1]
 
+    # threads that load by pointer wrap at the edge: they ask for the rows outside as well
+    outside_a = np.where(how.loads_plainly, access.tiles_m * access.tile_m / access.m, 1.0)
+    outside_b = np.where(how.loads_plainly, access.tiles_n * access.tile_n / access.n, 1.0)
+
     def over(values: Counts) -> Counts:
         """Sum over waves, kinds and grids."""
         return waves.total(values.sum(axis=0), launches) * parts
 
     share_a, share_b = of_asked(near)
-    merged_a, merged_b = of_asked(np.full_like(near, most))
+    merged_a, merged_b = of_asked(np.full_like(near, hardware.require("merging.near_share")))
     lonely_reads = waves.total(lonely_bytes, launches) * parts
     read_bytes = over(reads) + lonely_reads
     ragged = (all_tiles * parts) % slots / (all_tiles * parts)
@@ -308,10 +335,10 @@ def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Co
         drift_bytes=over(once * (fetched.whole - 1.0)) + lonely_reads,
         tail_bytes=np.where(parts > 1, read_bytes * ragged, (reads.sum(axis=0) + lonely_bytes)[waves.last]),
         crossing_bytes=over(once * side) * (partitions > 1),
-        share_a=share_a,
-        share_b=share_b,
-        merged_a=merged_a,
-        merged_b=merged_b,
+        share_a=share_a * outside_a,
+        share_b=share_b * outside_b,
+        merged_a=merged_a * outside_a,
+        merged_b=merged_b * outside_b,
         near=waves.total(near * asked.sum(axis=0), launches) / total,
     )
 

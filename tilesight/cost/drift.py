@@ -1,11 +1,11 @@
 """Drift: CTAs that share a tile move apart along k, so that a late one finds its block evicted and fetches it again.
 
 GPCs differ in pace by a nearly constant factor, so that positions spread in proportion to the work done (records
-``triton_drift``, ``triton_drift_tiles``). With s the relative standard deviation of the pace and K the elements of k of a
-tile, a wave adds s K to the spread sigma:
+``triton_drift``, ``triton_drift_tiles``, ``triton_drift_stages``). With s the relative standard deviation of the pace and K
+the elements of k of a tile, a wave adds s K to the spread sigma:
 
     tensor cores bind        s = tensor_spread, between GPCs: their clocks under load
-    the loop waits           s = waiting_spread, anew for each tile: squares add
+    the loop waits           waiting_spread K in all, between groups: who is late finds its blocks in L2 and catches up
     CTAs share an SM         s + crowded_spread: the older is served first
     L2 binds, U > 1          s + bound_spread * min(1, (1 - 1 / U) / bound_gain): SMs of small CPCs are served first
 
@@ -47,20 +47,23 @@ class Pace:
     """What sets the pace of each launch, shape (L,).
 
     ``steady`` is the relative standard deviation of what GPCs keep for the whole launch, ``unfair`` that of what CTAs of
-    one SM keep, ``random`` that of tiles, anew for each; ``jitter_elements`` by how much starts of tiles spread;
+    one SM keep, ``held`` the spread, relative to a tile, beyond which late CTAs catch up; ``jitter_elements`` by how much
+    starts of tiles spread;
     ``l2_share`` the time that L2 takes for a step's requests, none merged, over the time of the step without them;
     ``lead`` by how much a CTA that has an SM to one fewer is faster, as a share of its way; ``ctas_per_sm`` those that
-    compete for an SM; ``loads_plainly`` whether threads load (cp.async), not bulk copies.
+    compete for an SM; ``loads_plainly`` whether threads load (cp.async), not bulk copies;
+    ``restarts`` whether each tile is a CTA of its own, which goes to whichever SM is free.
     """
 
     steady: Counts
     unfair: Counts
-    random: Counts
+    held: Counts
     jitter_elements: Counts
     l2_share: Counts
     lead: Counts
     ctas_per_sm: Counts
     loads_plainly: NDArray[np.bool_]
+    restarts: NDArray[np.bool_]
 
     def __getitem__(self, rows: NDArray[np.intp]) -> "Pace":
         """Of the given row numbers."""
@@ -75,6 +78,7 @@ def pace(
     elements: Counts,
     ctas_per_sm: Counts,
     plainly: bool,
+    restarts: bool,
     hardware: Profile,
 ) -> Pace:
     """Pace of launches from the times of one step of ``elements`` of k, shape (L,) each: of the tensor cores of an SM, of
@@ -84,37 +88,58 @@ def pace(
     return Pace(
         steady=np.where(waiting, 0.0, hardware.require("drift.tensor_spread")),
         unfair=np.where(ctas_per_sm > 1, hardware.require("drift.crowded_spread"), 0.0),
-        random=np.where(waiting, hardware.require("drift.waiting_spread"), 0.0),
+        held=np.where(waiting, hardware.require("drift.waiting_spread"), 0.0),
         jitter_elements=hardware.require("drift.start_jitter_s") / step_s * elements,
         l2_share=l2_s / step_s,
         lead=np.where(ctas_per_sm > 1, np.clip(1.0 - fewer_s / step_s, 0.0, 1.0), 0.0),
         ctas_per_sm=ctas_per_sm,
         loads_plainly=np.full(len(ctas_per_sm), plainly),
+        restarts=np.full(len(ctas_per_sm), restarts),
     )
 
 
-def spread_by_wave(
-    how: Pace, k: Counts, waves: Counts, share: Callable[[Counts], Counts], hardware: Profile
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Standard deviation of positions in elements of k in the middle of each wave, shape (waves followed, L) each: over the
-    chip, and inside a GPC, where neighbours are.
+@dataclass(frozen=True)
+class Spread:
+    """How far CTAs are apart in each wave that is followed, shape (waves, L).
 
-    ``share`` gives lookups / requests at a spread in elements among neighbours.
+    Standard deviations of positions in elements of k in the middle of the wave, over the chip (``whole``) and inside a GPC
+    (``inside``), and the share of neighbours in the raster that are still neighbours on the chip (``kept``).
+    """
+
+    whole: NDArray[np.float64]
+    inside: NDArray[np.float64]
+    kept: NDArray[np.float64]
+
+
+def spread_by_wave(
+    how: Pace, k: Counts, waves: Counts, share: Callable[[Counts, Counts, int], Counts], hardware: Profile
+) -> Spread:
+    """Spread of launches of so many waves, wave by wave.
+
+    ``share`` gives lookups / requests at a spread in elements among neighbours, of whom a share is kept, in a wave.
     """
     bound, gain = hardware.require("drift.bound_spread"), hardware.require("drift.bound_gain")
+    steady_kept, apart_kept = hardware.require("drift.kept_steady_share"), hardware.require("drift.kept_apart_share")
     onset, most = hardware.require("drift.bound_onset"), EVEN_SHARE * k
     followed = int(np.clip(np.max(np.ceil(waves)), 1, FOLLOWED))
-    whole, inside = np.zeros((2, followed, len(k)))
+    whole, inside, kept = np.zeros((3, followed, len(k)))
     steady, parted = np.zeros((2, len(k)))
+    own, held, jitter = (how.steady * k) ** 2, (how.held * k) ** 2, how.jitter_elements**2
+    here = np.ones_like(k)
     for wave in range(followed):
-        walk = (how.random * k) ** 2 * (wave + 0.25) + how.jitter_elements**2 * wave
+        walk = jitter * wave
         near = np.sqrt(parted**2 + walk)
-        pressed = np.maximum(how.l2_share * share(np.minimum(near, most)) / onset, 1.0)
+        pressed = np.maximum(how.l2_share * share(np.minimum(near, most), here, wave) / onset, 1.0)
         step = k * how.unfair + k * bound * np.minimum(1.0, (1.0 - 1.0 / pressed) / gain)
         inside[wave] = np.minimum(np.sqrt((parted + step / 2.0) ** 2 + walk), most)
-        whole[wave] = np.minimum(np.sqrt((parted + step / 2.0 + steady + how.steady * k / 2.0) ** 2 + walk), most)
+        apart = (parted + step / 2.0 + steady + how.steady * k / 2.0) ** 2 + walk + held
+        whole[wave] = np.minimum(np.sqrt(apart), most)
+        kept[wave] = here
         steady, parted = steady + how.steady * k, parted + step
-    return whole, inside
+        # the next tile goes to who ends first: GPC by GPC where these differ, anybody where CTAs of a GPC do
+        between = own / np.maximum(own + step**2 + held + jitter, 1e-12)
+        here = np.where(how.restarts, steady_kept * between + apart_kept * (1.0 - between), 1.0)
+    return Spread(whole, inside, kept)
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from tilesight.hardware.numbers import freeze_map
 from tilesight.hardware.profile import Profile
 from tilesight.plan.tile import Counts
 
-SCHEMA = "tilesight.estimate/3"
+SCHEMA = "tilesight.estimate/4"
 MODEL_VERSION = "1"
-EDGE = (0.1, 0.9)
+EDGE = (0.001, 0.999)
 """Hit probabilities of re-read blocks between these lie at the edge of capacity."""
-DRIFT_SHARE = 0.05
+DRIFT_SHARE = 0.01
 """A launch drifts where late CTAs cause more than this share of its DRAM reads."""
 
 
@@ -96,7 +96,7 @@ class Estimate(Displayable):
     seconds
         From the first CTA's launch to the last store.
     seconds_low, seconds_high
-        Likely interval: measured values of comparable launches fall into it four times out of five; None if unknown.
+        Likely interval: measured values of comparable launches fall into it nine times out of ten; None if unknown.
     terms
         Named parts that sum to ``seconds``.
     busy_s
@@ -108,7 +108,13 @@ class Estimate(Displayable):
     margin
         Largest bound over the next: 1.0 means that two bind at once; None if only one exists.
     regime
-        ``"launch-bound"``, ``"drift"``, ``"capacity edge"`` or ``"lockstep"``.
+        ``"launch-bound"``, or that of the cache.
+    cache_regime
+        ``"drift"`` (CTAs that share operands come too late for part of them), ``"capacity edge"`` (blocks that are read
+        again are found in L2 sometimes) or ``"lockstep"`` (neither).
+    likely
+        Likely intervals of ``dram_read_bytes``, ``lookup_bytes`` and ``l2_hit_rate``, (low, high) each, as wide as the
+        regime of the cache asks; one that the profile does not know is absent.
     drift_read_bytes
         Those of the DRAM reads that late CTAs cause, whose blocks were evicted meanwhile.
     crossing_bytes
@@ -138,6 +144,8 @@ class Estimate(Displayable):
     binding: str
     margin: float | None
     regime: str
+    cache_regime: str
+    likely: Mapping[str, tuple[float, float]]
     clock_hz: float
     ctas: int
     waves: float
@@ -165,6 +173,8 @@ class Estimate(Displayable):
     def __post_init__(self) -> None:
         for name in ("problem_fields", "config_fields", "terms", "busy_s", "period_s", "resident_after"):
             object.__setattr__(self, name, freeze_map(getattr(self, name)))
+        ranges = {name: tuple(ends) for name, ends in self.likely.items()}
+        object.__setattr__(self, "likely", freeze_map(ranges))
         object.__setattr__(self, "assumptions", tuple(self.assumptions))
 
     @property
@@ -175,6 +185,7 @@ class Estimate(Displayable):
     def to_dict(self) -> dict[str, Any]:
         """Plain data, in the versioned schema; JSON-serialisable, read back by :meth:`from_dict`."""
         plain = {entry.name: getattr(self, entry.name) for entry in fields(self)} | {"state": self.state.to_dict()}
+        plain |= {"likely": {name: list(ends) for name, ends in self.likely.items()}}
         return {
             name: dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
             for name, value in plain.items()
@@ -205,10 +216,15 @@ class Estimate(Displayable):
         return cls(**{**data, "state": State(**data["state"])})
 
 
+CACHE_REGIMES = {"drift": "drift", "capacity edge": "edge", "lockstep": "lockstep"}
+"""Regimes of the cache, and the tables of ``cache_uncertainty`` that hold their widths."""
+LIKELY = {"dram_read_bytes": "dram_read", "lookup_bytes": "lookup", "l2_hit_rate": "hit_rate"}
+"""What has a likely interval beside the time, and the number that holds its half-width."""
 _WORDS = frozenset(("problem", "config", "kernel", "hardware", "hardware_hash", "model_version", "schema"))
 _CHOICES: Mapping[str, Sequence[str]] = {
     "binding": (*BOUNDS, "launch"),
-    "regime": ("launch-bound", "drift", "capacity edge", "lockstep"),
+    "regime": ("launch-bound", *CACHE_REGIMES),
+    "cache_regime": tuple(CACHE_REGIMES),
     "occupancy_limiter": LIMITERS,
 }
 _BUSY = ("tensor", "l2", "dram")
@@ -232,12 +248,19 @@ def _is_number(value: Any, least: float = 0.0, most: float = 1e300) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most
 
 
+def _is_range(ends: Any) -> bool:
+    """Whether this is (low, high)."""
+    return isinstance(ends, list | tuple) and len(ends) == 2 and all(map(_is_number, ends)) and ends[0] <= ends[1]
+
+
 def _makes_sense(name: str, value: Any) -> bool:
     """Whether a value is of the kind that its field of an Estimate has."""
     if name == "assumptions":
         return isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
     if name == "state":
         return _is_state(value)
+    if name == "likely":
+        return isinstance(value, Mapping) and all(key in LIKELY and _is_range(ends) for key, ends in value.items())
     if name in ("problem_fields", "config_fields"):
         return isinstance(value, Mapping) and all(
             isinstance(key, str) and _is_plain(item) for key, item in value.items()
@@ -310,7 +333,7 @@ NUMBER_COLUMNS = (
     *(f"busy:{name}" for name in _BUSY),
     *(f"period:{name}" for name in BOUNDS),
 )
-WORD_COLUMNS = ("binding", "regime", "kernel", "occupancy_limiter")
+WORD_COLUMNS = ("binding", "regime", "cache_regime", "kernel", "occupancy_limiter")
 """All columns of :class:`Estimates`, those of an empty batch too."""
 
 
@@ -384,10 +407,43 @@ class Estimates(Displayable, Sequence[Estimate]):
                 return table[name]
         raise ConfigError(f"no column {shown(name)}; known: {', '.join([*self.columns, *self.names])}")
 
+    def likely(self, name: str) -> tuple[Counts, Counts]:
+        """Ends of the likely intervals of ``dram_read_bytes``, ``lookup_bytes`` or ``l2_hit_rate``, shape (L,) each.
+
+        nan stands for what the profile does not know.
+
+        Raises
+        ------
+        ConfigError
+            If that name has no interval.
+        """
+        if not isinstance(name, str) or name not in LIKELY:
+            raise ConfigError(f"no likely interval of {shown(name)}; known: {', '.join(LIKELY)}")
+        value, width = self.columns[name], self._cache_widths[name]
+        if name == "l2_hit_rate":
+            return np.maximum(value - width, 0.0), np.minimum(value + width, 1.0)
+        return value / (1 + width), value * (1 + width)
+
+    @cached_property
+    def _cache_widths(self) -> Mapping[str, Counts]:
+        """Half-widths by regime of the cache, shape (L,) each; nan where unknown."""
+        regime = self.names["cache_regime"]
+        widths = {name: np.full(len(regime), np.nan) for name in LIKELY}
+        for word, table in CACHE_REGIMES.items():
+            for name, number in LIKELY.items():
+                width = self.hardware.get(f"cache_uncertainty.{table}.{number}")
+                widths[name][regime == word] = np.nan if width is None else width
+        return widths
+
     @cached_property
     def _half_width(self) -> NDArray[np.float64]:
         known = [self.hardware.get(f"uncertainty.{name}") for name in self.binding]
         return np.array([np.nan if width is None else width for width in known], dtype=float)
+
+    def _ranges(self, row: int) -> dict[str, tuple[float, float]]:
+        """Known likely intervals of one row, beside that of the time."""
+        ends = {name: tuple(float(end[row]) for end in self.likely(name)) for name in LIKELY}
+        return {name: (low, high) for name, (low, high) in ends.items() if not math.isnan(low)}
 
     @overload
     def __getitem__(self, row: int) -> Estimate: ...
@@ -427,6 +483,8 @@ class Estimates(Displayable, Sequence[Estimate]):
             binding=str(self.binding[row]),
             margin=ranked[0] / ranked[1] if len(ranked) > 1 else None,
             regime=str(self.names["regime"][row]),
+            cache_regime=str(self.names["cache_regime"][row]),
+            likely=self._ranges(row),
             occupancy_limiter=str(self.names["occupancy_limiter"][row]),
             resident_after=dict.fromkeys(_TENSORS, resident),
             assumptions=self.assumptions[row] if self.assumptions else (),
@@ -479,11 +537,11 @@ def columns_of(priced: Priced, hardware: Profile) -> tuple[dict[str, Counts], di
     reread = moved.reread_hit_share
     edge = (reread > EDGE[0]) & (reread < EDGE[1])
     drifts = moved.drift_read_bytes > DRIFT_SHARE * moved.dram_read_bytes
-    known = [(binding == "launch", "launch-bound"), (drifts, "drift"), (edge, "capacity edge")]
-    regime = np.select([where for where, _ in known], [name for _, name in known], "lockstep")
+    cache_regime = np.where(drifts, "drift", np.where(edge, "capacity edge", "lockstep"))
     words = {
         "binding": binding,
-        "regime": regime,
+        "regime": np.where(binding == "launch", "launch-bound", cache_regime),
+        "cache_regime": np.broadcast_to(cache_regime, len(plan)),
         "kernel": np.full(len(plan), plan.kernel),
         "occupancy_limiter": np.array(LIMITERS)[priced.occupancy.limiter],
     }

@@ -46,6 +46,8 @@ from tilesight.resource import BusyTime
 BOUNDS = ("tensor", "l2", "dram", "tma", "ring", "recurrence", "issue")
 """What a period can be bound by, in the order of ties."""
 
+CTA_A_TILE = ("cp_async", "tma")
+"""Kernel families whose tiles are CTAs of their own, where others stay on their SM."""
 LOOP_TERMS = {
     "instruction chain": ("recurrence", "issue"),
     "fill": ("ring",),
@@ -293,6 +295,7 @@ def _pace(plan: Plan, costs: StepCosts, rounds: Waves, crowd: Counts, hardware: 
         plan.access.tile_k,
         crowd,
         plan.demands["load"].engine != "tma",
+        plan.kernel.split(".")[1] in CTA_A_TILE,
         hardware,
     )
 

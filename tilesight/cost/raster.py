@@ -9,7 +9,7 @@ whole groups, and the start of another (the foot). Its tiles fall into four kind
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def raster(access: Access, slots: Counts) -> Raster:
     end = np.minimum(start + slots[row], tiles[row])
     tiles_m, width = access.tiles_m[row], access.tiles_n[row]
     tile_m, tile_n = access.tile_m[row], access.tile_n[row]
-    height = np.minimum(access.group[row], tiles_m)
+    height = np.where(width == 1, tiles_m, np.minimum(access.group[row], tiles_m))  # one column: any width is the same
     groups = np.ceil(tiles_m / height)
     last_height = tiles_m - (groups - 1) * height
     head = np.floor(start / (height * width))
@@ -176,7 +176,7 @@ class Places:
     meeting: Counts
 
 
-def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float) -> Places:
+def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float, neighbours: Counts | float) -> Places:
     """Places of the sharers of each kind of tile.
 
     Parameters
@@ -189,6 +189,9 @@ def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float) -> Pla
         Of the chip.
     size
         Requests that share a lookup.
+    neighbours
+        Of them those of CTAs next to each other in an aligned group, scalar or shape (W,); fewer than ``size`` where a
+        launch leaves SMs empty.
     """
     low = np.floor(waves.runs)
     rest = waves.runs - low
@@ -207,9 +210,11 @@ def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float) -> Pla
         return np.clip(np.minimum(runs * each, 1.0 + (span(runs) - 1.0) / ctas_per_gpc), 1.0, gpcs)
 
     reach = mean(reached)
-    # of CTAs ``stride`` places apart, size / stride meet in an aligned group; runs end inside one
-    whole = np.where(waves.stride > 1, waves.run * np.minimum(waves.stride, size) / size, _blocks(waves.run, size))
-    near = np.minimum(waves.apart, size) / size
+    # of CTAs ``stride`` places apart, neighbours / stride meet in an aligned group; runs end inside one
+    whole = np.where(
+        waves.stride > 1, waves.run * np.minimum(waves.stride, neighbours) / neighbours, _blocks(waves.run, neighbours)
+    )
+    near = np.minimum(waves.apart, neighbours) / neighbours
     aligned = np.clip(
         np.maximum(whole, 1.0) * np.where(near < 1, np.maximum(waves.runs * near, 1.0), waves.runs), 1.0, waves.sharers
     )
@@ -218,7 +223,20 @@ def places(waves: Raster, ctas_per_gpc: Counts, gpcs: float, size: float) -> Pla
     return Places(reach, aligned / waves.sharers, meeting / waves.sharers)
 
 
-def _blocks(run: Counts, size: float) -> Counts:
+def _blocks(run: Counts, size: Counts | float) -> Counts:
     """Aligned groups of ``size`` neighbours that a run of so many touches, on average over where runs begin."""
-    common = np.gcd(np.maximum(np.round(run), 1.0).astype(np.int64), int(size))
+    common = np.gcd(np.maximum(np.round(run), 1.0).astype(np.int64), np.round(size).astype(np.int64))
     return np.minimum(1.0 + (size - common) / run, size) / size * run
+
+
+def scattered(where: Places, waves: Raster, kept: Counts, gpcs: float, size: float) -> Places:
+    """Who can merge where only a share of neighbours in the raster, ``kept``, shape (W,), are neighbours on the chip.
+
+    The others are anywhere: n CTAs reach G (1 - (1 - 1/G)^n) of G GPCs on average, and have no neighbour.
+    """
+    reach = gpcs * (1.0 - (1.0 - 1.0 / gpcs) ** waves.sharers)
+    each = waves.sharers / reach
+    anywhere = np.minimum(reach * np.maximum(1.0, (each + (size - 1.0) / 2.0) / size) / waves.sharers, 1.0)
+    aligned = kept * where.aligned + (1.0 - kept)
+    meeting = kept * where.meeting + (1.0 - kept) * anywhere
+    return replace(where, aligned=aligned, meeting=np.minimum(meeting, aligned))

@@ -19,6 +19,7 @@ from tilesight.hardware.numbers import Number as Number
 from tilesight.hardware.rules import broken_rules
 from tilesight.hardware.tables import (
     L2,
+    CacheUncertainty,
     Clock,
     ClusterSize,
     Derived,
@@ -81,6 +82,7 @@ class Profile(Table):
     epilogue: Epilogue = Epilogue()
     rounds: Rounds = Rounds()
     uncertainty: Uncertainty = Uncertainty()
+    cache_uncertainty: CacheUncertainty = CacheUncertainty()
     derived: Derived | None = None
     source: Annotated[Mapping[str, Source], AfterValidator(freeze_map)]
 

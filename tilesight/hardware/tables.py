@@ -177,6 +177,8 @@ class Drift(Table):
     bound_gain: Share | None = None
     bound_onset: Share | None = None
     crowded_spread: PaceSpread | None = None
+    kept_steady_share: Share | None = None
+    kept_apart_share: Share | None = None
     start_jitter_s: Seconds | None = None
 
 
@@ -302,7 +304,7 @@ class Epilogue(Table):
 
 
 class Uncertainty(Table):
-    """Half-width of the likely interval, relative, by what binds: holds four of five records it was taken from."""
+    """Half-width of the likely interval, relative, by what binds: holds nine of ten records it was taken from."""
 
     tensor: HalfWidth | None = None
     l2: HalfWidth | None = None
@@ -312,6 +314,25 @@ class Uncertainty(Table):
     recurrence: HalfWidth | None = None
     issue: HalfWidth | None = None
     launch: HalfWidth | None = None
+
+
+class CountedUncertainty(Table):
+    """Half-widths of what L2 and DRAM count in one regime: relative those of bytes, a difference that of the hit rate.
+
+    Each holds nine of ten records it was taken from.
+    """
+
+    dram_read: HalfWidth | None = None
+    lookup: HalfWidth | None = None
+    hit_rate: HalfWidth | None = None
+
+
+class CacheUncertainty(Table):
+    """How far counters are from the model, by regime of the cache."""
+
+    lockstep: CountedUncertainty = CountedUncertainty()
+    drift: CountedUncertainty = CountedUncertainty()
+    edge: CountedUncertainty = CountedUncertainty()
 
 
 class Derived(Table):

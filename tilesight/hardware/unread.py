@@ -71,7 +71,7 @@ def unread(name: str, hardware: Profile, dtype: DType | None = None) -> str:
         return f"{NO_TIME}: tensor cores run at clock.tensor_hz"
     if table == "power" and name != "power.static_w" and hardware.power.static_w is None:
         return f"{NO_TIME} without power.static_w"
-    if table == "uncertainty":
+    if table in ("uncertainty", "cache_uncertainty"):
         return "which moves the likely interval alone"
     if name in OF_PROTOCOLS:
         return "" if dtype is None else "which is no part of a prediction; compare adds it"

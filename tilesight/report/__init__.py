@@ -3,7 +3,7 @@
 from typing import Any
 
 # each module registers the pages of its types
-from tilesight.report import calibration, comparison, estimate, explanation, profile, ranking
+from tilesight.report import calibration, comparison, dsmem, estimate, explanation, profile, ranking, raster
 from tilesight.report.blocks import describe
 from tilesight.report.render import page_html, page_text
 
@@ -14,7 +14,8 @@ def text(result: Any, *, width: int | None = None, color: bool = False) -> str:
     Parameters
     ----------
     result
-        An Estimate, Estimates, Explanation, Ranking, comparison, calibration, Profile or list of profiles.
+        An Estimate, Estimates, Explanation, Ranking, RasterAdvice, Verdict, comparison, calibration, Profile or list of
+        profiles.
     width
         Columns to fill; None takes those of the terminal, or 100 where there is none.
     color
@@ -51,4 +52,16 @@ def html(result: Any) -> str:
     return page_html(describe(result))
 
 
-__all__ = ["calibration", "comparison", "describe", "estimate", "explanation", "html", "profile", "ranking", "text"]
+__all__ = [
+    "calibration",
+    "comparison",
+    "describe",
+    "dsmem",
+    "estimate",
+    "explanation",
+    "html",
+    "profile",
+    "ranking",
+    "raster",
+    "text",
+]

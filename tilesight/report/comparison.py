@@ -31,6 +31,7 @@ _QUANTITIES = {
 SHARES = ("top2_within_2pct",)
 """Scores that are ratios in the data and percent on paper."""
 
+_INTERVAL = "within the likely interval"
 _TIME = {
     "mape": "mean absolute error",
     "median_ape": "median absolute error",
@@ -65,7 +66,7 @@ def describe_result(result: Result) -> Page:
         Grid(("<time", "error"), list(_errors(result))),
         _by_regime(result),
         Facts(_worded(result.ranking, _RANKING), "order of configurations"),
-        Facts(_worded(result.l2, _L2), "bytes"),
+        Facts(list(_bytes(result)), "bytes"),
         Facts([(f"{protocol.name}", protocol.contains) for protocol in result.protocols], "what the times contain"),
         Lines(list(_refusals(result)), "refused"),
     ]
@@ -135,7 +136,14 @@ def _errors(result: Result) -> Iterator[tuple[str, str]]:
             yield words, f"{value:+.2f} %" if name == "bias" else f"{value:.2f} %"
     inside = result.likely_interval["inside"]
     if inside is not None:
-        yield "within the likely interval, meant to hold 80 %", f"{100 * inside:.1f} %"
+        yield f"{_INTERVAL}, meant to hold 90 %", f"{100 * inside:.1f} %"
+
+
+def _bytes(result: Result) -> Iterator[tuple[str, str]]:
+    yield from _worded(result.l2, _L2)
+    for name, scores in result.likely_counters.items():
+        regimes = [f"{word} {100 * each['inside']:.0f} % of {each['n']}" for word, each in scores["by_regime"].items()]
+        yield f"{_QUANTITIES[name]} {_INTERVAL}", f"{100 * scores['inside']:.1f} % ({', '.join(regimes)})"
 
 
 def _by_regime(result: Result) -> Grid:

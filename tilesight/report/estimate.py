@@ -1,6 +1,6 @@
 """One estimate: the time, what it is made of, what binds, and the bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilesight.cost.estimate import Estimate, Estimates, State
 from tilesight.cost.roofline import dram_bytes_per_s
@@ -191,6 +191,12 @@ def _busy(estimate: Estimate) -> Grid:
     return Grid(("<busy", "time", "share", "<"), rows)
 
 
+def _range(estimate: Estimate, name: str, form: Callable[[float], str]) -> str:
+    """`` (likely 1.2 GB to 1.4 GB)``, or nothing where the interval is unknown."""
+    ends = estimate.likely.get(name)
+    return f" (likely {form(ends[0])} to {form(ends[1])})" if ends else ""
+
+
 def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
     noise = quiet_bytes(estimate.compulsory_bytes)
     read, write, dirty = (
@@ -198,9 +204,12 @@ def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
         for value in (estimate.dram_read_bytes, estimate.dram_write_bytes, estimate.dirty_after_bytes)
     )
     yield "asked by CTAs", bytes_said(estimate.requested_bytes)
-    yield "L2 lookups", f"{bytes_said(estimate.lookup_bytes)}, {format_percent(estimate.l2_hit_rate)} hit"
+    looked_up, hit_rate = bytes_said(estimate.lookup_bytes), format_percent(estimate.l2_hit_rate)
+    hits = _range(estimate, "l2_hit_rate", format_percent)
+    yield "L2 lookups", f"{looked_up}{_range(estimate, 'lookup_bytes', bytes_said)}, {hit_rate} hit{hits}"
     ratio = (read + write) / estimate.compulsory_bytes
-    yield "DRAM", f"{bytes_said(read)} read + {bytes_said(write)} written, {ratio:.2f} times the compulsory"
+    reads = f"{bytes_said(read)} read{_range(estimate, 'dram_read_bytes', bytes_said) if read else ''}"
+    yield "DRAM", f"{reads} + {bytes_said(write)} written, {ratio:.2f} times the compulsory"
     yield "compulsory", bytes_said(estimate.compulsory_bytes)
     left = ", ".join(
         f"{format_percent(share, 0)} of {name}"

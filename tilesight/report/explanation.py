@@ -1,9 +1,14 @@
 """Why an estimate is what it is, or why two differ."""
 
+from dataclasses import dataclass
+from typing import Any
+
+from tilesight.advice import RasterAdvice
 from tilesight.cost.estimate import Estimate
 from tilesight.cost.explanation import Cause, Explanation
 from tilesight.report.blocks import Bar, Block, Facts, Grid, Lines, Page, describe
 from tilesight.report.estimate import SMALLEST, binds, bytes_said, in_state, plain_config, quiet_bytes, what_if
+from tilesight.report.raster import raster_blocks
 from tilesight.units import format_flop_per_s, format_percent, format_seconds
 
 ROUNDING = 1e-6
@@ -22,6 +27,25 @@ def describe_explanation(explanation: Explanation) -> Page:
     blocks: list[Block] = [_both(mine, other), Lines(explanation.sentences), _differences(explanation, other)]
     blocks.append(_causes(explanation))
     return Page(title, blocks)
+
+
+@dataclass(frozen=True)
+class ExplainedLaunch:
+    """Explanation of one launch, and what other group widths of its raster would do."""
+
+    explanation: Explanation
+    raster: RasterAdvice
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data of the explanation, with those of the raster in ``raster``."""
+        return self.explanation.to_dict() | {"raster": self.raster.to_dict()}
+
+
+@describe.register
+def describe_explained(launch: ExplainedLaunch) -> Page:
+    """Page of an explanation with the table of group widths."""
+    page = describe_explanation(launch.explanation)
+    return Page(page.title, [*page.blocks, *raster_blocks(launch.raster)])
 
 
 def _terms(explanation: Explanation) -> Grid:
