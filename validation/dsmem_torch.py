@@ -80,6 +80,9 @@ def described(made: dict, ran: collections.Counter, sources: dict[str, str]) -> 
 
 
 def _configuration(kernel: CachingAutotuner) -> str:
+    """What autotuning chose; empty where a kernel taken from Inductor's cache does not say."""
+    if not kernel.launchers:
+        return ""
     launcher = kernel.launchers[0]
     config = launcher.config
     parts = dict(config.kwargs) | dict(warps=config.num_warps, stages=config.num_stages)
