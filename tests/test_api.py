@@ -506,6 +506,53 @@ def test_likely_counters_by_hand(hw, altered):
         batch.likely("seconds")
 
 
+def test_few_reads_have_no_likely_interval(hw, altered):
+    # a repeated product that fits reads next to nothing: by how much that is off, nobody knows
+    known = altered(hw, {"cache_uncertainty.lockstep.dram_read": 0.25, "cache_uncertainty.edge.dram_read": 0.25})
+    warm, cold = (predict(Gemm(256, 256, 256), GOOD, hardware=known, cache=cache) for cache in ("warm", "cold"))
+    assert warm.dram_read_bytes < 0.001 * warm.compulsory_bytes < cold.dram_read_bytes
+    assert "dram_read_bytes" not in warm.likely
+    assert "dram_read_bytes" in cold.likely
+    batch = predict_many([Gemm(256, 256, 256)], [GOOD], hardware=known)
+    assert np.isnan(batch.likely("dram_read_bytes")).all()
+
+
+def test_gpcs_that_nobody_counted_are_said(hw, altered):
+    text = "gpc.count is not known: all SMs are taken for one group whose requests can merge"
+    assert text not in predict(LARGE, GOOD, hardware=hw).assumptions
+    assert text in predict(LARGE, GOOD, hardware=altered(hw, {"gpc.count": None})).assumptions
+    assert text in predict(LARGE, hardware="mi210").assumptions
+
+
+def test_late_ctas_look_up_what_they_fetch():
+    deep = Gemm(4096, 1024, 2**20, layout_a="column", bias=True)
+    config = GemmConfig(128, 32, 128, stages=2, group_m=2**20)
+    for estimate in (
+        predict(deep, config, hardware="b300_sxm"),
+        predict(Gemm(1000, 256, 2**20, dtype="tf32"), GemmConfig(128, 64, 32, stages=3), hardware="h200_sxm"),
+    ):
+        assert estimate.drift_read_bytes > 0.3 * estimate.dram_read_bytes
+        assert estimate.dram_read_bytes <= estimate.lookup_bytes <= estimate.requested_bytes
+
+
+def test_nobody_reads_more_than_is_asked(h200):
+    draw = np.random.default_rng(5)
+    sizes = [100, 1024, 4096, 16384, 65536, 2**20]
+    problems = [Gemm(*(int(size) for size in draw.choice(sizes, 3))) for _ in range(600)]
+    configs = [replace(FAMILIES[i], group_m=int(draw.integers(1, 64))) for i in draw.integers(len(FAMILIES), size=600)]
+    found = predict_many(problems, configs, hardware=h200, cache="cold", skip_refused=True)
+    read, looked_up, asked = (found.column(f"{name}_bytes") for name in ("dram_read", "lookup", "requested"))
+    assert np.all(read <= looked_up * (1 + 1e-9))
+    wraps = found.column("kernel") == "gemm.cp_async"  # threads that load by pointer look up the rows outside too
+    assert np.all((looked_up <= asked * (1 + 1e-9)) | wraps)
+
+
+def test_no_term_is_rounding(hw):
+    problems, configs = zip(*launches(), strict=True)
+    for estimate in predict_many(problems, configs, hardware=hw):
+        assert all(value == 0 or abs(value) >= 1e-12 * estimate.seconds for value in estimate.terms.values())
+
+
 def test_likely_ranges_are_checked(hw):
     data = predict(LARGE, GOOD, hardware=hw).to_dict()
     for bad in ({"seconds": [1, 2]}, {"dram_read_bytes": [2, 1]}, {"dram_read_bytes": [1]}, {"l2_hit_rate": 3}, [1, 2]):
@@ -559,6 +606,35 @@ def test_from_dict_refuses(hw):
             Estimate.from_dict(data | changes)
     with pytest.raises(ConfigError, match="estimate field terms = 1 makes no sense"):
         Estimate.from_dict(data | {"terms": 1})
+    with pytest.raises(ConfigError, match="missing or unknown fields: 5, extra"):
+        Estimate.from_dict(data | {5: 1, "extra": 2})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"likely": {"dram_read_bytes": [1e3, 2e3]}}, "likely = dram_read_bytes: 1000.0 to 2000.0 does not enclose"),
+        ({"likely": {"l2_hit_rate": [0.0, 1.5]}}, "likely = l2_hit_rate: 0.0 to 1.5 is no range of shares"),
+        ({"likely": {5: [0.0, 1.5]}}, "likely = .* makes no sense"),
+        ({"drift_read_bytes": 1e15}, "drift_read_bytes = .* is above dram_read_bytes"),
+        ({"regime": "drift", "cache_regime": "lockstep"}, "regime = 'drift' contradicts cache_regime = 'lockstep'"),
+        ({"problem_fields": {"m": 0, "n": 1, "k": 1}}, "problem_fields: m = 0 is outside"),
+        ({"problem_fields": {"m": 1}}, "problem_fields: .*missing"),
+        ({"problem_fields": {"m": 1, "n": 1, "k": 1, "dtype": "bf17"}}, "problem_fields: .*bf17"),
+        ({"problem_fields": {5: 1}}, "problem_fields = .* makes no sense"),
+        ({"config_fields": {"tile_m": 64, "tile_n": 64, "tile_k": 64, "stages": 0}}, "config_fields: stages = 0"),
+        ({"config_fields": {"rows": 64}}, "config_fields: .*rows"),
+        ({"resident_after": {"a": 0.5, "b": 0.5}}, "resident_after = .* makes no sense"),
+        ({"resident_after": {"a": 0.5, "b": 0.5, "c": 1.5}}, "resident_after = .* makes no sense"),
+        ({"terms": {5: 1.0}}, "terms = .* makes no sense"),
+    ],
+)
+def test_from_dict_refuses_contradictions(hw, changes, message):
+    data = predict(LARGE, GOOD, hardware=hw, cache="cold").to_dict()
+    with pytest.raises(ConfigError, match=f"estimate field {message}"):
+        Estimate.from_dict(data | changes)
+    launch = data | {"regime": "launch-bound"}
+    assert Estimate.from_dict(launch).regime == "launch-bound"
 
 
 # --- explain ---

@@ -10,13 +10,13 @@ from scipy.special import ndtr
 from tilesight.cost.cache import (
     flow,
     held_bytes,
-    neighbours_in_a_group,
     repeated_residency,
     resident_share,
     resident_shares,
     traffic,
 )
 from tilesight.cost.drift import Pace
+from tilesight.cost.geometry import neighbours_in_a_group
 from tilesight.cost.merging import LookupShares
 from tilesight.errors import UnsupportedError
 from tilesight.plan.access import Access
@@ -58,6 +58,24 @@ def test_neighbours_of_small_launches_by_hand(hw):
     half, three = 1 / 2, 3 / 4
     by_hand = [1, 1, half + half * half, 1 / 5 + 4 / 5 * half, 2 / 15 + 13 / 15 * three, 1, 1]
     assert found == pytest.approx([4 * share for share in by_hand])
+
+
+def test_what_stays_dirty_is_the_share_of_the_output_by_hand(hw):
+    # 100 rows and 100 columns of tiles of 128, k = 512, 100 a wave: a group of 8 rows, 12.5 columns
+    access, slots = access_of(12800, 12800, 512), np.array([100.0])
+    found = flow(access, slots, LOCKSTEP, hw, np.zeros(1))
+    wave = (8 + 12.5) * 128 * 512 * 2 * 2  # rows of A and columns of B, in both partitions
+    output = 100 * 128 * 128 * 2
+    assert found.output_share[0] == pytest.approx(output / (wave + output), rel=0.06)
+    once, again = (
+        traffic(access, found, LookupShares(*np.ones((4, 1))), hw, np.zeros(1), repeated=repeated)
+        for repeated in (False, True)
+    )
+    assert once.dirty_after_bytes[0] == pytest.approx(2**26 * found.output_share[0], rel=1e-6)
+    assert once.dram_write_bytes[0] == access.c_bytes[0] - once.dirty_after_bytes[0]
+    # the launch before left as much, which this one writes back
+    assert again.dirty_after_bytes == once.dirty_after_bytes
+    assert again.dram_write_bytes[0] == access.c_bytes[0]
 
 
 def test_pointers_wrap_at_the_edge(hw):
@@ -221,3 +239,41 @@ def altered_cache(gpu, altered):
 def test_needs_its_numbers(hw, altered):
     with pytest.raises(UnsupportedError, match="has no l2.copies_one_reader"):
         moved(access_of(512, 512, 256), altered(hw, {"l2.copies_one_reader": None}), cache="warm")
+
+
+def random_launches(seed, number=60):
+    """Accesses, slots and paces of rasters of all kinds, from one wave to hundreds."""
+    draw = np.random.default_rng(seed)
+    sizes = [1, 100, 1000, 4096, 8192, 20000]
+    numbers = {name: draw.choice(sizes, number).astype(float) for name in ("m", "n", "k")}
+    numbers |= {name: draw.choice([64.0, 128.0, 256.0], number) for name in ("tile_m", "tile_n")}
+    ones = np.ones(number)
+    numbers |= {"group": draw.integers(1, 80, number).astype(float), "batch": draw.choice([1.0, 3.0], number)}
+    numbers |= {"tile_k": 64 * ones, "split": ones, "element_bytes": 2 * ones, "output_bytes": 2 * ones}
+    access = Access(**numbers, multicast_a=ones, multicast_b=ones)
+    per_sm = draw.choice([1.0, 2.0], number)
+    how = Pace(
+        steady=0.005 * ones,
+        unfair=0.01 * (per_sm > 1),
+        held=draw.choice([0.0, 0.02], number),
+        jitter_elements=draw.choice([0.0, 30.0], number),
+        l2_share=draw.choice([0.1, 1.5], number),
+        lead=0.2 * (per_sm > 1),
+        ctas_per_sm=per_sm,
+        loads_plainly=np.full(number, bool(seed % 2)),
+        restarts=np.full(number, bool(seed % 2)),
+    )
+    return access, 100 * per_sm, how, draw.choice([0.0, 0.3], number)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_waves_alike_are_walked_once(hw, monkeypatch, seed):
+    access, slots, how, share = random_launches(seed)
+    found = flow(access, slots, how, hw, share)
+    monkeypatch.setattr("tilesight.cost.cache.WAVES_AT_ONCE", 64)  # a few launches at a time
+    few = flow(access, slots, how, hw, share)
+    monkeypatch.setattr("tilesight.cost.raster._unlike", lambda *waves: waves[:4])  # and every wave by itself
+    each = flow(access, slots, how, hw, share)
+    for name, values in vars(found).items():
+        assert getattr(few, name) == pytest.approx(values, rel=1e-12), name
+        assert getattr(each, name) == pytest.approx(values, rel=1e-9, abs=1e-9 * values.max()), name

@@ -216,17 +216,20 @@ def test_group_numbers_join_all_keys():
 def test_l2_scores_by_hand():
     # reads: 110 of 100 (+10 %), 150 of 200 (-25 %), 300 of 300 (0 %). Compulsory 100 each: rows 2 and 3 were read again.
     # k: row 3 is deep. Read + write: 120/110 - 1 = 9.0909 %, 170/250 - 1 = -32 %, 400/400 = 0 %.
-    # lookups +100 %, 0, 0. Hit rates 10, 20 and 0 points off: mean 10, 90th percentile 20 - 0.2 * 10 = 18.
+    # lookups +100 %, 0, 0; crossings +25 %, -10 %, 0. Hit rates 10, 20 and 0 points off: mean 10, 90th percentile
+    # 20 - 0.2 * 10 = 18.
     predicted = {
         "dram_read_bytes": array(110, 150, 300),
         "dram_write_bytes": array(10, 20, 100),
         "lookup_bytes": array(200, 100, 100),
+        "crossing_bytes": array(50, 90, 80),
         "l2_hit_rate": array(0.6, 0.3, 0.9),
     }
     measured = {
         "dram_read_bytes": array(100, 200, 300),
         "dram_write_bytes": array(10, 50, 100),
         "lookup_bytes": array(100, 100, 100),
+        "crossing_bytes": array(40, 100, 80),
         "l2_hit_rate": array(0.5, 0.5, 0.9),
     }
     assert l2_scores(predicted, measured, array(100, 100, 100), array(64, 64, 16384)) == pytest.approx(
@@ -237,6 +240,7 @@ def test_l2_scores_by_hand():
             "dram_read_mape_deep_k": 0,
             "dram_bytes_mape": (100 / 11 + 32) / 3,
             "lookup_mape": 100 / 3,
+            "crossing_mape": 35 / 3,
             "hit_rate_mae_pp": 10,
             "hit_rate_p90_pp": 18,
         }

@@ -99,7 +99,7 @@ def fetched(spread, k, capacity, crowded=False, slots=128.0):
     where = places(waves, 16.0, 8.0, 4.0, 4.0)
     held = waves.elements * 2.0 * 2.0
     one = np.ones_like(waves.wave)
-    found = fetches(waves, where, held, 0 * one, k * one, spread * one, crowded * one > 0, capacity)
+    found = fetches(waves.sharers, where.gpcs, held, 0 * one, k * one, spread * one, crowded * one > 0, capacity)
     return waves, where, found
 
 
@@ -131,8 +131,8 @@ def test_lonely_ctas_by_hand():
     # that it is alone for 1 - 100 / 250 of its way
     waves = raster(access_of(250 * 128, 128, 1000, group=10**6), np.array([256.0]))
     one = np.ones(1)
-    found = lonely_tiles(waves, 256 * one, 2 * one, 1000 * one, 0.25 * one, 100 * one)
+    found = lonely_tiles(waves.ctas, 256 * one, 2 * one, 1000 * one, 0.25 * one, 100 * one)
     assert found == pytest.approx(6 * 0.6)
-    assert lonely_tiles(waves, 256 * one, 2 * one, 1000 * one, 0.25 * one, 300 * one) == 0
+    assert lonely_tiles(waves.ctas, 256 * one, 2 * one, 1000 * one, 0.25 * one, 300 * one) == 0
     full = raster(access_of(256 * 128, 128, 1000, group=10**6), np.array([256.0]))
-    assert lonely_tiles(full, 256 * one, 2 * one, 1000 * one, 0.25 * one, 100 * one) == 0
+    assert lonely_tiles(full.ctas, 256 * one, 2 * one, 1000 * one, 0.25 * one, 100 * one) == 0

@@ -19,8 +19,8 @@ errors units dtypes files resource display
 hardware/ numbers rules tables profile write system load derive unread
 plan/ tile action graph loop launch access plan
 cost/ occupancy clock merging throughput schedule cycles body modulo orders replay
-cost/ envelope ends reuse raster drift cache network roofline price gemm_body estimate explanation
-simulate/ stream tiles chip memory blocks advance result launch
+cost/ envelope ends reuse raster geometry drift cache network roofline price gemm_body estimate explanation
+simulate/ given stream tiles chip memory blocks advance result launch
 kernels/ instructions gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
 dsmem/ workload catalogue published rates staging traffic alternatives times answer verdict measured
 fusion/

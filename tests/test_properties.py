@@ -228,7 +228,7 @@ def test_more_stages_are_never_slower_until_occupancy_drops(gpu, problem, config
     more = priced(problem, replace(config, stages=config.stages + 1), gpu, **situation)
     assume(more.ctas_per_sm == fewer.ctas_per_sm)
     # SMs that wait less press more on L2, whose CTAs then drift apart: a few percent may be lost
-    assert more.seconds <= fewer.seconds * 1.05
+    assert more.seconds <= fewer.seconds * 1.06
 
 
 # --- batches ---

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilesight.cost.raster import A_HEAD, KINDS_A, MAX_WAVES, B, places, raster, scattered
+from tilesight.cost.raster import A_HEAD, KINDS_A, MAX_WAVES, B, anywhere, places, raster, scattered
 from tilesight.plan.access import Access
 
 
@@ -101,8 +101,15 @@ def test_against_a_walk_with_sets(grid, group, slots):
     access = access_of(grid[0], grid[1], 32, *grid[2:], group=group)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tilesight.cost.raster.MAX_WAVES", 10**9)
+        some, unlike = sums(access, slots)
+        patch.setattr("tilesight.cost.raster._unlike", lambda *waves: waves[:4])
         found, waves = sums(access, slots)
     assert found.tolist() == walk(access, slots).tolist()
+    # waves that read alike are told once, with their number, each of the first and the last by itself
+    assert unlike.weight @ some == pytest.approx(found.sum(axis=0))
+    assert unlike.weight.sum() == len(found)
+    assert unlike.wave.tolist()[:31] == list(range(min(31, len(found))))
+    assert some[-1].tolist() == found[-1].tolist()
     # CTAs times tiles: who shares a tile counts once for each
     tiles = np.stack([waves.elements[kind] for kind in range(4)]) / np.array([[grid[2]]] * 3 + [[grid[3]]])
     readers = np.ceil(tiles - 1e-9) * waves.sharers
@@ -162,13 +169,13 @@ def test_who_reads_alone_has_no_neighbours():
 def test_scattered_neighbours_merge_less():
     waves = raster(access_of(256, 256, 64, 16, 16, group=8), np.array([128.0]))
     where = places(waves, 16.0, 8.0, 4.0, 4.0)
-    one = np.ones_like(waves.wave)
-    assert scattered(where, waves, one, 8.0, 4.0).aligned.tolist() == where.aligned.tolist()
+    one, alone = np.ones_like(waves.wave), anywhere(waves, 8.0, 4.0)
+    assert scattered(where, alone, one).aligned.tolist() == where.aligned.tolist()
     # nobody is where a neighbour was: no aligned group merges; eight readers of a column reach 8 (1 - (7/8)^8) = 5.25 GPCs
-    gone = scattered(where, waves, 0 * one, 8.0, 4.0)
+    gone = scattered(where, alone, 0 * one)
     assert np.all(gone.aligned == 1)
     assert gone.meeting[B][0] == pytest.approx(8 * (1 - (7 / 8) ** 8) / 8)
-    half = scattered(where, waves, 0.5 * one, 8.0, 4.0)
+    half = scattered(where, alone, 0.5 * one)
     assert np.all((where.aligned <= half.aligned) & (half.aligned <= 1))
     assert np.all(half.meeting <= half.aligned)
 

@@ -26,7 +26,7 @@ from tilesight.report import html, text
 from tilesight.report.estimate import DRAM_ROOF, TENSOR_ROOF, quiet_bytes
 from tilesight.report.explanation import ExplainedLaunch
 from tilesight.report.profile import ProfileList
-from tilesight.units import format_seconds
+from tilesight.units import format_bytes, format_seconds
 
 PROBLEM = Gemm(4096, 4096, 4096)
 
@@ -352,3 +352,13 @@ def test_singulars(hw):
     page = text(rank_many([PROBLEM], [GemmConfig(64, 64, 64, stages=1)], hardware=hw), width=200)
     assert page.startswith("1 problem on ")
     assert "64x64x64, 1 stage, 4 warps" in page
+
+
+def test_drift_and_the_regime_of_the_cache_are_printed():
+    deep = predict(Gemm(8192, 8192, 65536), GemmConfig(128, 256, 64, stages=3, group_m=1), hardware="h200_sxm")
+    assert deep.cache_regime == "drift"
+    assert f" read, {format_bytes(deep.drift_read_bytes)} of them by drift (likely " in text(deep, width=200)
+    still = predict(Gemm(4096, 4096, 64), GemmConfig(128, 256, 64, stages=3), hardware="h200_sxm", cache="cold")
+    assert "by drift" not in text(still, width=200)
+    assert (still.regime, still.cache_regime) == ("launch-bound", "lockstep")
+    assert "regime     launch-bound, lockstep in the cache" in text(still, width=200)

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tilesight.cost.reuse import hit_probability, hit_probability_gaussian
+from tilesight.cost.reuse import hit_probability, hit_probability_gaussian, survival
 from tilesight.errors import PlanError
 
 
@@ -49,3 +51,10 @@ def test_bad_caches(law):
     for ways, blocks in ((0, 64), (65, 64), (8, 0)):
         with pytest.raises(PlanError, match="SDCM needs 1 <= associativity <= blocks"):
             law(1, ways, blocks)
+
+
+@given(st.lists(st.floats(0, 1e7), min_size=1, max_size=50), st.integers(1, 128))
+def test_what_is_certain_is_left_out(distances, ways):
+    distance = np.array(distances)
+    found = survival(ways, 2.0**19)(distance)
+    assert found == pytest.approx(hit_probability_gaussian(distance, ways, 2.0**19), abs=1e-15)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tilesight.errors import ConfigError, PlanError, UnsupportedError
+from tilesight.errors import ConfigError, PlanError, ProfileError, UnknownProfileError, UnsupportedError
 from tilesight.plan.access import Access
 from tilesight.simulate import (
     Operand,
@@ -478,11 +478,14 @@ def test_sms_gpcs_and_sides(h200, altered):
     assert chip.side == (0, 0, 0, 0, 1, 1, 1, 1)
     assert chip_of(even, "parity").side == (0, 1) * 4
     known = altered(h200, {"gpc.sms_per_gpc": [16, 18, 16, 16, 16, 16, 16, 18]})
+    assert chip_of("h200_sxm") == chip_of(h200)
     assert chip_of(known).gpc[15:35] == (0,) + (1,) * 18 + (2,)
     with pytest.raises(ConfigError, match="give 'halves' or 'parity'"):
         chip_of(h200, "left")
     with pytest.raises(UnsupportedError, match="sms_per_gpc"):
-        chip_of(altered(h200, {"gpc.sms_per_gpc": [16, 16]}))
+        chip_of(altered(h200, {"gpc.sms_per_gpc": [16, 16], "gpc.count": 2}))
+    with pytest.raises(ProfileError, match="gpc.sms_per_gpc has 2 entries and gpc.count = 8; give an entry a GPC"):
+        altered(h200, {"gpc.sms_per_gpc": [16, 16]})
 
 
 def test_needs_its_numbers(h200, altered):
@@ -502,12 +505,26 @@ def test_needs_its_numbers(h200, altered):
         ({"slots": 3}, "slots = 3 on 2 SMs of 1"),
         ({"stages": 1.5}, "stages = 1.5; give a whole number"),
         ({"ctas_per_sm": True}, "ctas_per_sm = True"),
-        ({"step_s": 0.0}, "step_s = 0.0; give seconds, above 0"),
+        ({"step_s": 0.0}, "step_s = 0.0; give seconds, 1e-15 to 1e"),
+        ({"step_s": "fast"}, "step_s = 'fast'; give seconds"),
+        ({"step_s": 1e300}, "step_s = 1e"),
         ({"step_s": math.nan}, "step_s = nan"),
-        ({"tile_s": -1.0}, "tile_s = -1.0; give seconds, 0 or more"),
+        ({"tile_s": -1.0}, "tile_s = -1.0; give seconds, 0 to 1e"),
         ({"requests": 0}, "requests = 0"),
+        ({"requests": 2.5}, "requests = 2.5; give a whole number, 1 or more"),
         ({"window_s": math.nan}, "window_s = nan"),
-        ({"resident": {"x": 1.5}}, "resident share of 'x' = 1.5; give 0 to 1"),
+        ({"window_s": None, "requests": True}, "requests = True; give a whole number"),
+        ({"persistent": 1}, "persistent = 1 is not True or False"),
+        ({"seed": -1}, "seed = -1; give a whole number, 0 or more"),
+        ({"seed": 1.5}, "seed = 1.5"),
+        ({"seed": None}, "seed = None"),
+        ({"pace": 0.01}, "pace = 0.01; give a Pace, or None"),
+        ({"service": {"near_s": 0}}, "service = {'near_s': 0}; give a Service, or None"),
+        ({"sides": ["halves"]}, "sides = \\['halves'\\]; give 'halves' or 'parity'"),
+        ({"resident": 0.5}, "resident = 0.5; give shares by tensor"),
+        ({"resident": {"x": "all"}}, "resident share of 'x' = 'all'; give a share, 0 to 1"),
+        ({"resident": {5: 1.0}}, "resident = 5, but the stream has output, x"),
+        ({"resident": {"x": 1.5}}, "resident share of 'x' = 1.5; give a share, 0 to 1"),
         ({"resident": {"z": 1.0}}, "resident = 'z', but the stream has output, x"),
         ({"steps_per_block": 3}, "period = 4 of operand 'x' is no multiple of steps_per_block = 3"),
     ],
@@ -531,21 +548,130 @@ def test_bad_streams_are_refused(chip):
         Stream((Operand("x", one, size), Operand("x", one, 2 * size)), np.ones(1, dtype=int), np.zeros(1))
     with pytest.raises(PlanError, match="steps holds"):
         Stream((Operand("x", one, size),), np.zeros(1, dtype=int), np.zeros(1))
-    with pytest.raises(PlanError, match="step_bytes of 'x' holds"):
+    with pytest.raises(PlanError, match="step_bytes of operand 'x' holds"):
         Operand("x", one, np.array([math.nan]))
     with pytest.raises(PlanError, match="give whole numbers"):
         Operand("x", size, size)
-    with pytest.raises(PlanError, match="period = 0"):
+    with pytest.raises(PlanError, match="period of operand 'x' = 0; give a whole number, 1 to"):
         Operand("x", one, size, period=0)
-    with pytest.raises(PlanError, match="step_bytes of 'x' has shape"):
+    with pytest.raises(PlanError, match="operand 'x' has 1 values of tile and 2 of step_bytes"):
         Operand("x", one, np.ones(2))
     with pytest.raises(PlanError, match="ctas = 0; give a whole number"):
         own_regions(0, 1, 1.0)
-    with pytest.raises(PlanError, match="row = 1 of a batch of 1"):
+    with pytest.raises(PlanError, match="row = 1; give a whole number, -1 to 0"):
         tiled_product(access_of(1, 1, 1), row=1)
+    for bad in (True, 0.5, "0"):
+        with pytest.raises(PlanError, match="row = .* give a whole number"):
+            tiled_product(access_of(1, 1, 1), row=bad)
+    with pytest.raises(PlanError, match="access = 5; give an Access"):
+        tiled_product(5)
+    with pytest.raises(PlanError, match="k of row 0 = .*nan.*; give a finite number, 1 or more"):
+        tiled_product(access_of(1, 1, math.nan))
+    with pytest.raises(PlanError, match="100000000 CTAs; a stream has 10000000 at most"):
+        tiled_product(access_of(1280000, 1280000, 64))
     for bad in ({"gpc_spread": -0.1}, {"tile_jitter": math.inf}):
         with pytest.raises(ConfigError, match="give a standard deviation"):
             Pace(**bad)
     for bad in ({"dram_s": -1.0}, {"lookup_bytes_per_s": 0.0}, {"dram_bytes_per_s": math.nan}):
         with pytest.raises(ConfigError, match="give"):
             replace(AT_ONCE, **bad)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tensor": 5}, "tensor of an operand = 5; give a name"),
+        ({"tensor": ""}, "give a name"),
+        ({"tile": [-1]}, "tile of operand 'x' holds .* give 0 to 9999999"),
+        ({"tile": [10_000_000]}, "tile of operand 'x' holds .* give 0 to 9999999"),
+        ({"tile": [2**63]}, "give 0 to 9999999"),
+        ({"tile": [True]}, "tile of operand 'x' has dtype bool; give whole numbers"),
+        ({"tile": [0.0]}, "has dtype float64; give whole numbers"),
+        ({"tile": [[0]]}, "has shape"),
+        ({"tile": 0}, "has shape"),
+        ({"tile": [[0], [0, 1]]}, "give one value for each CTA"),
+        ({"tile": np.ma.masked_array([0], [True])}, "give whole numbers"),
+        ({"step_bytes": ["1"]}, "step_bytes of operand 'x' has dtype <U1; give numbers"),
+        ({"step_bytes": [1e300]}, "give finite values, 0 to 1e"),
+        ({"step_bytes": [math.inf]}, "give finite values"),
+        ({"first": 0.5}, "first of operand 'x' = 0.5"),
+        ({"first": 2**70}, "first of operand 'x' = "),
+        ({"count": True}, "count of operand 'x' = True"),
+        ({"period": True}, "period of operand 'x' = True"),
+        ({"copies": 1.5}, "copies of operand 'x' = 1.5; give a whole number"),
+        ({"writes": 1}, "writes of operand 'x' = 1 is not True or False"),
+    ],
+)
+def test_bad_operands_are_refused(given, message):
+    with pytest.raises(PlanError, match=message):
+        Operand(**{"tensor": "x", "tile": [0], "step_bytes": [1.0]} | given)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Stream(5, [1], [1.0]), "operands = 5; give a tuple of Operand"),
+        (lambda: Stream(("x",), [1], [1.0]), "operands = .* give a tuple of Operand"),
+        (lambda: Stream((), 5, [1.0]), "steps has shape"),
+        (lambda: Stream((), [2**40], [1.0]), "steps holds .* give 1 to 1000000000"),
+        (lambda: Stream((), [1], [1.0, 2.0]), "output_bytes has 2 values; give one for each of 1 CTAs"),
+        (lambda: Stream((), [1], [1.0], output=None), "output = None; give a name"),
+        (lambda: own_regions(10**30, 1, 1.0), "ctas = 1000"),
+        (lambda: own_regions(1, 10**6, 1.0, passes=10**6), "passes = 1000000; give a whole number, 1 to 1000"),
+        (lambda: shared_region(1, 1, "1"), "step_bytes = '1'; give bytes"),
+        (lambda: shared_region(1, 1, 1.0, output_bytes=-1.0), "output_bytes = -1.0; give bytes"),
+        (lambda: read_write_read(1, True, 1.0), "steps = True; give a whole number"),
+    ],
+)
+def test_streams_of_another_kind_are_refused(make, message):
+    with pytest.raises(PlanError, match=message):
+        make()
+
+
+def test_narrow_integers_do_not_wrap(chip):
+    # tile 200 of 100 steps is block 20,000 and more: as uint8 it would be that of another tile
+    wide, narrow = (
+        Stream(
+            [Operand("x", np.array([1, 200, 57], dtype), np.full(3, 64, size), count=np.int16(100))],
+            np.full(3, 100, dtype),
+            np.zeros(3, size),
+        )
+        for dtype, size in ((np.int64, float), (np.uint8, np.int8))
+    )
+    assert narrow.distinct_read_bytes == wide.distinct_read_bytes == 3 * 100 * 64
+    assert (narrow.operands[0].tile.dtype, narrow.steps.dtype, narrow.output_bytes.dtype) == ("i8", "i8", "f8")
+    assert run(narrow, chip()) == run(wide, chip())
+    assert Stream((Operand("x", [0], [BLOCK]),), [4], [0.0]).requested_bytes == 4 * BLOCK
+
+
+def test_profiles_by_name(h200):
+    options = dict(slots=8, stages=2, step_s=US)
+    stream = own_regions(8, 4, BLOCK)
+    assert simulate(stream, "h200_sxm", **options) == simulate(stream, h200, **options)
+    assert service_of("h200_sxm") == service_of(h200)
+    with pytest.raises(UnknownProfileError, match="h200_sxm"):
+        simulate(stream, "h200", **options)
+    with pytest.raises(ProfileError, match="5 is no profile"):
+        simulate(stream, 5, **options)
+
+
+def test_one_partition_has_no_far_side(h200, altered):
+    near = {"l2.latency_near_s": None, "l2.latency_far_s": None, "l2.latency_s": 2e-7}
+    for partitions in (1, None):
+        service = service_of(altered(h200, near | {"l2.partitions": partitions}))
+        assert (service.near_s, service.far_s) == (2e-7, 2e-7)
+    kept = service_of(altered(h200, {"l2.partitions": 1}))
+    assert kept.near_s == h200.l2.latency_near_s
+    with pytest.raises(UnsupportedError, match="has no l2.latency_near_s"):
+        service_of(altered(h200, near))
+
+
+@pytest.mark.parametrize("bad", ["fast", None, True, math.nan, 1e300, np.array([1.0])])
+def test_paces_and_services_of_another_kind_are_refused(bad):
+    with pytest.raises(ConfigError, match="gpc_spread = .* give a standard deviation, 0 to 10"):
+        Pace(gpc_spread=bad)
+    with pytest.raises(ConfigError, match="dram_s = .* give seconds, 0 to 1e"):
+        replace(AT_ONCE, dram_s=bad)
+    if bad != 1e300:
+        with pytest.raises(ConfigError, match="lookup_bytes_per_s = .* give bytes per second"):
+            replace(AT_ONCE, lookup_bytes_per_s=bad)

@@ -58,7 +58,6 @@ _HOME = {
     ),
     "tilesight.calibrate.footprint": ("FootprintFit", "fit_footprint"),
     "tilesight.calibrate.session": ("calibrate_records", "check_records"),
-    "tilesight.cost.estimate": ("Estimate", "Estimates"),
     "tilesight.dsmem.verdict": ("Verdict", "verdict"),
     "tilesight.dsmem.workload": ("Workload",),
     "tilesight.errors": (
@@ -76,7 +75,7 @@ _HOME = {
     "tilesight.hardware.derive": ("derive",),
     "tilesight.hardware.profile": ("Profile",),
     "tilesight.kernels.gemm_config": ("Gemm", "GemmConfig"),
-    "tilesight.search": ("Ranking", "Rankings"),
+    "tilesight.search": ("Estimate", "Estimates", "Ranking", "Rankings"),  # estimates with the checks of their fields
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.cost.clock import energy_j_per_flop
-from tilesight.cost.estimate import NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Estimates, columns_of
+from tilesight.cost.estimate import FIELD_CHECKS, NUMBER_COLUMNS, WORD_COLUMNS, Estimate, Estimates, columns_of
 from tilesight.cost.occupancy import cluster_sms, registers_per_cta
 from tilesight.cost.price import Situation, price
 from tilesight.display import Displayable
@@ -119,6 +119,7 @@ def refusal_reasons(columns: GemmColumns, hardware: Profile, sms: int) -> dict[i
     return reasons
 
 
+ONE_GPC = "gpc.count is not known: all SMs are taken for one group whose requests can merge"
 _FIELDS = (
     "m", "n", "k", "tile_m", "tile_n", "tile_k", "stages", "warps", "group_m", "cluster_m", "cluster_n", "split_k",
     "registers", "smem_bytes",
@@ -250,6 +251,8 @@ def hardware_assumptions(hardware: Profile, dtype: DType) -> tuple[str, ...]:
         for name, text in changes.items()
     ]
     said += _borrowed_energy(hardware, dtype)
+    if hardware.gpc.count is None:
+        said.append(ONE_GPC)
     assumed = sum(source.kind == "assumed" and name not in changes for name, source in hardware.source.items())
     origins = Counter(hardware.copied.values())
     if origins and assumed > MOSTLY * len(hardware.numbers):
@@ -283,6 +286,25 @@ def _groups(columns: GemmColumns, positions: NDArray[np.intp]) -> Iterator[NDArr
         places = np.flatnonzero(columns.kernel[positions] == kernel)
         for start in range(0, len(places), CHUNK):
             yield places[start : start + CHUNK]
+
+
+def _refused_fields(data: Mapping[str, Any]) -> Iterator[str]:
+    """Fields of a matrix product's estimate that no Gemm, or no GemmConfig, takes."""
+    if not data["kernel"].startswith("gemm."):
+        return
+    for name, kind in (("problem_fields", Gemm), ("config_fields", GemmConfig)):
+        try:
+            kind(**data[name])
+        except (TilesightError, TypeError) as error:
+            yield f"{name}: {error}"
+
+
+FIELD_CHECKS.append(_refused_fields)
+
+
+def estimate_of(data: Mapping[str, Any]) -> Estimate:
+    """:meth:`Estimate.from_dict`, with the checks of every family of kernels."""
+    return Estimate.from_dict(data)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

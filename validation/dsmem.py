@@ -4,7 +4,8 @@ Run        on the machine with the GPU; called again, it goes on where it stoppe
            python3 validation/dsmem.py measure --out DIR --programs DIR              everything
            python3 validation/dsmem.py measure --out DIR --only torch triton         all but the CUDA programs
            python3 validation/dsmem.py counters --out DIR --programs DIR             DRAM and dshared bytes of the fastest
-Output     DIR/dsmem.csv and .toml; dsmem_triton.csv: every candidate of the Triton kernels; dsmem_counters.csv: all counters
+Output     DIR/dsmem.csv; dsmem_triton.csv: every candidate of the Triton kernels; dsmem_counters.csv: all counters; each
+           with its .toml
 
 --programs is a folder with one executable a workload, built from kernels_cuda/dsmem/NAME.cu. Alternatives: `cluster` (with P
 in the column cluster, and a protocol), `staged` and `reread` are the CUDA program's, `torch_compile` and `triton` come from
@@ -126,7 +127,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def write_header(folder: pathlib.Path, *, begins: bool) -> None:
-    """dsmem.toml: machine and versions as they are now, every run that added to the record, the clock around it."""
+    """A TOML beside each table: machine and versions as they are now, every run that added to the record, the clock."""
     path = folder / "dsmem.toml"
     old = tomllib.loads(path.read_text()) if path.exists() else {}
     today, words = (
@@ -148,7 +149,8 @@ def write_header(folder: pathlib.Path, *, begins: bool) -> None:
         sm_clock_mhz=[*old.get("sm_clock_mhz", []), int(sm_clock)],
     )
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(header_text(header))
+    for name in ("dsmem", "dsmem_triton", *(["dsmem_counters"] if (folder / "dsmem_counters.csv").exists() else [])):
+        (folder / f"{name}.toml").write_text(header_text(header))
 
 
 def machine() -> list[str]:
@@ -169,6 +171,7 @@ def version(package: str) -> str:
 def counters(options: argparse.Namespace) -> None:
     """Count what has no row of counts yet."""
     dsmem_counters.count(options, Record(options.out / "dsmem.csv"), Clock(options.limit_s), [sys.executable, __file__])
+    write_header(options.out, begins=True)
 
 
 def launch(options: argparse.Namespace) -> None:

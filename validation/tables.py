@@ -121,11 +121,18 @@ def byte_table(scores: list[dict[str, Any]]) -> list[str]:
     counted = [row for row in scores if row["dram_read_mape"] is not None]
     if not counted:
         return []
-    names = ("dram_read_mape", "dram_read_mape_reused", "dram_bytes_mape", "lookup_mape", "hit_rate_mae_pp")
+    names = (
+        "dram_read_mape",
+        "dram_read_mape_reused",
+        "dram_bytes_mape",
+        "lookup_mape",
+        "crossing_mape",
+        "hit_rate_mae_pp",
+    )
     lines = [
         "",
-        "| table | DRAM reads % | where read again % | reads and writes % | L2 lookups % | hit rate, points |",
-        "|---|---|---|---|---|---|",
+        "| table | DRAM reads % | where read again % | reads and writes % | L2 lookups % | crossings % | hit rate, points |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += ["| " + " | ".join([row["words"], *(shown(row[name]) for name in names)]) + " |" for row in counted]
     heads = ("inside the likely interval, % of rows", "time", "DRAM reads", "L2 lookups", "hit rate")

@@ -90,6 +90,52 @@ def test_what_is_missing_says_why(record):
     assert derive_numbers(Records(records.folder)).missing["dsmem.2.barrier_cycles"] == "needs record dsmem_rate"
 
 
+def control(protocol, cluster, active, seconds, one_shot=0):
+    return {"protocol": protocol, "cluster": cluster, "rows": 4096, "active_clusters": active, "one_shot": one_shot,
+            "seconds": seconds, "spread": 0.001}  # fmt: skip
+
+
+def test_exchanges_by_hand(record, h200):
+    # alone: 32, 16, 8 and 4 rounds of 0.1 us after a launch of 2 us, and one that is 1 us longer at 8 CTAs an SM
+    alone = [control("none", 1, 132 * many, 2e-6 + rounds * 1e-7 + (many == 8) * 1e-6)
+             for many, rounds in ((1, 32), (2, 16), (4, 8), (8, 4))]  # fmt: skip
+    # P = 2: 63 rounds of 1 us with one CTA an SM, 8 of 1.7 us with eight
+    pairs = [control("fast", 2, 66, 2e-6 + 63e-6), control("fast", 2, 528, 3e-6 + 8 * 1.7e-6)]
+    other = [control("published", 2, 66, 1.0), control("fast", 2, 66, 1.0, one_shot=1)]
+    records = record("dsmem_control", [*alone, *pairs, *other])
+    found = clusters.exchanges(Records(records.folder, h200))
+    assert {name: each.value for name, each in found.items()} == {
+        "dsmem.2.exchange_cycles": pytest.approx(1980),
+        "dsmem.2.exchange_service_cycles": pytest.approx(198),  # 0.7 us over 7 CTAs
+    }
+    assert found["dsmem.2.exchange_service_cycles"].note == "8 CTAs an SM against one"
+    records = record("dsmem_control", [alone[0], *pairs])
+    assert "no row without a cluster at 1 and 2 CTAs" in derive_numbers(records).missing["dsmem.2.exchange_cycles"]
+
+
+def test_ctas_of_clusters_on_an_sm_by_hand(record):
+    rows = [
+        {"cluster": 2, "ctas_per_sm": room, "active_clusters": held} for room, held in ((2, 132), (8, 528), (10, 528))
+    ]
+    assert clusters.most_on_an_sm(record("dsmem_occupancy", rows)).value == 8  # of 66 with one each
+    missing = derive_numbers(record("dsmem_occupancy", rows[:2])).missing["gpc.cluster_ctas_per_sm_max"]
+    assert "8 CTAs an SM have room and are there: no limit to be seen" in missing
+
+
+def test_a_copy_in_order_by_hand(record):
+    rows = [
+        {"kernel": kernel, "variant": variant, "one_shot": alone, "bytes_per_s": rate, "spread": 0.01}
+        for kernel, variant, alone, rate in (
+            ("pearson_backward", "staged", 1, 4.0e12),
+            ("pearson_backward", "staged", 1, 3.9e12),
+            ("pearson_backward", "staged", 0, 4.5e12),  # walks from row to row
+            ("pearson_backward", "reread", 1, 4.5e12),
+            ("softmax_backward", "staged", 1, 4.5e12),  # reads more than it writes
+        )
+    ]
+    assert clusters.in_order_bandwidth(record("dsmem_alone", rows)).value == 4.0e12
+
+
 COPIES = [
     {"part": part, "ways": ways, "bytes": size, "seconds": seconds, "bytes_per_s": size / seconds, "spread": spread}
     for part, ways, size, seconds, spread in (
@@ -139,9 +185,9 @@ def test_a_machine_of_one_gpu(record):
 
 def test_the_h200(h200):
     records = Records(RECORDS, h200)
-    found = clusters.shared_by_clusters(records) | clusters.links(records)
+    found = clusters.shared_by_clusters(records) | clusters.exchanges(records) | clusters.links(records)
     assert set(found) == {
-        *(f"dsmem.{size}.{name}" for size in clusters.SIZES for name in clusters.NUMBERS),
+        *(f"dsmem.{size}.{name}" for size in clusters.SIZES for name in (*clusters.NUMBERS, *clusters.EXCHANGES)),
         *clusters.LINK,
     }
     for name, each in found.items():
@@ -153,4 +199,6 @@ def test_the_h200(h200):
         # a fence is most of a barrier that releases; a round trip takes two ways of a store, each longer than a load
         assert of_size["barrier_relaxed_cycles"] < 0.3 * of_size["barrier_cycles"]
         assert 2 * of_size["load_latency_cycles"] < of_size["round_trip_cycles"] < 4.5 * of_size["load_latency_cycles"]
+        exchange = found[f"dsmem.{size}.exchange_cycles"].value
+        assert of_size["round_trip_cycles"] / 2 < exchange < 1.5 * of_size["round_trip_cycles"]
         assert of_size["load_bytes_per_cycle"] == pytest.approx(of_size["store_bytes_per_cycle"], rel=0.2)

@@ -85,8 +85,8 @@ def test_copy_says_what_it_is(h200):
 
 
 def test_lists_and_arrays_are_lists(h200):
-    for change in ([16, 18], (16, 18), np.array([16, 18])):
-        assert derive(h200, {"gpc.sms_per_gpc": change}).gpc.sms_per_gpc == (16, 18)
+    for change in ([16, 17] * 4, (16, 17) * 4, np.array([16, 17] * 4)):
+        assert derive(h200, {"gpc.sms_per_gpc": change}).gpc.sms_per_gpc == (16, 17) * 4
     for bad in ([16, "18"], [16, True], [16.5], np.array([0.5]), np.array(16), np.bool_(True), None, {}):
         with pytest.raises(ProfileError, match="gpc.sms_per_gpc = .* is not a number; give a number"):
             derive(h200, {"gpc.sms_per_gpc": bad})
@@ -110,13 +110,13 @@ def test_a_copy_may_have_a_name(h200):
 
 def test_changes_in_words(h200):
     copy = derive(
-        h200, {"sm_count": np.int64(66), SUSTAINED: "1.5x", "gpc.sms_per_gpc": [16, 18], "power.limit_w": "-50%"}
+        h200, {"sm_count": np.int64(66), SUSTAINED: "1.5x", "gpc.sms_per_gpc": [16, 17] * 4, "power.limit_w": "-50%"}
     )
     sustained = h200.numbers[SUSTAINED]
     assert list(changes_of(copy).values()) == [
         "sm_count = 66 instead of 132",
         f"{SUSTAINED} = {plain_number(1.5 * sustained)}, 1.5x of {plain_number(sustained)}",
-        "gpc.sms_per_gpc = 16 18",
+        "gpc.sms_per_gpc = 16 17 16 17 16 17 16 17",
         "power.limit_w = 350.0, -50% of 700.0",
     ]
     assert changes_of(h200) == {}
@@ -151,7 +151,7 @@ def test_by_name_and_by_file(tmp_path, h200):
 
 
 def test_round_trip(tmp_path, h200):
-    copy = derive(h200, {"sm_count": "0.5x", SUSTAINED: "1.5x", "gpc.sms_per_gpc": (16, 18)})
+    copy = derive(h200, {"sm_count": "0.5x", SUSTAINED: "1.5x", "gpc.sms_per_gpc": (16, 17) * 4})
     again = Profile.from_dict(tomllib.loads(to_toml(copy)))
     assert again == copy
     assert again.hash == copy.hash
@@ -218,7 +218,7 @@ def test_refused(h200, name, change, why):
 
 
 def test_a_list_is_given_whole(h200):
-    copy = derive(h200, {"gpc.sms_per_gpc": (16, 18)})
+    copy = derive(h200, {"gpc.sms_per_gpc": (16, 17) * 4})
     with pytest.raises(ProfileError, match="gpc.sms_per_gpc .* is a list; give all of it, not 2x"):
         derive(copy, {"gpc.sms_per_gpc": "2x"})
 
@@ -251,3 +251,16 @@ def test_more_bandwidth_is_never_slower(h200):
         predict(stream, hardware=derive(h200, {READ: factor}), cache="cold").seconds for factor in ("0.5x", "1x", "2x")
     ]
     assert times[0] > times[1] > times[2]
+
+
+def test_widths_of_counters_say_what_they_are_relative_to():
+    with pytest.raises(ProfileError, match="dram_read = 1.*give a half-width relative to the bytes"):
+        derive("h200_sxm", {"cache_uncertainty.drift.dram_read": 1e9})
+    with pytest.raises(ProfileError, match=r"hit_rate = 1.5 is outside 0.0..1.0; give a difference of hit rates"):
+        derive("h200_sxm", {"cache_uncertainty.edge.hit_rate": 1.5})
+
+
+def test_gpcs_agree_with_their_sms():
+    with pytest.raises(ProfileError, match="gpc.sms_per_gpc has 2 entries and gpc.count = 8; give an entry a GPC"):
+        derive("h200_sxm", {"gpc.sms_per_gpc": [66, 66]})
+    assert derive("h200_sxm", {"gpc.sms_per_gpc": [66, 66], "gpc.count": 2}).gpc.sms_per_gpc == (66, 66)

@@ -209,7 +209,7 @@ def test_require(profile):
 
 def test_require_of_a_list(profile):
     why = {"kind": "assumed", "note": "test"}
-    profile = profile.with_numbers({"gpc.sms_per_gpc": (16, 18)}, {"gpc.sms_per_gpc": why})
+    profile = profile.with_numbers({"gpc.sms_per_gpc": (16, 17) * 4}, {"gpc.sms_per_gpc": why})
     with pytest.raises(ProfileError, match="gpc.sms_per_gpc of profile 'example' is a list"):
         profile.require("gpc.sms_per_gpc")
 

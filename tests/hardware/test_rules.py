@@ -81,7 +81,7 @@ STATED = [
         {"gpc.max_active_clusters.8": 16},
         "gpc.max_active_clusters.8 = 16 takes 128 SMs, above the 120 of gpc.max_active_clusters.4 = 30",
     ),
-    ({"gpc.sms_per_gpc": (66, 67)}, "gpc.sms_per_gpc adds up to 133, above sm_count = 132"),
+    ({"gpc.sms_per_gpc": (66, 67), "gpc.count": 2}, "gpc.sms_per_gpc adds up to 133, above sm_count = 132"),
     ({"gpc.count": 133}, "gpc.count = 133 is above sm_count = 132"),
 ]
 

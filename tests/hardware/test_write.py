@@ -32,7 +32,7 @@ def test_every_kind_of_value(profile):
     }
     numbers = {
         "gpc.max_active_clusters.2": 66,
-        "gpc.sms_per_gpc": (16, 18),
+        "gpc.sms_per_gpc": (16, 17) * 4,
         "launch.graph_gap_s": 1.05e-6,
         "merging.requests_async": 4.0,
     }
@@ -44,7 +44,7 @@ def test_every_kind_of_value(profile):
     for line in (
         "[gpc.max_active_clusters]",
         "2 = 66",
-        "sms_per_gpc = [16, 18]",
+        "sms_per_gpc = [16, 17, 16, 17, 16, 17, 16, 17]",
         "graph_gap_s = 1.05e-6",
         "requests_async = 4.0",
     ):

@@ -74,6 +74,12 @@ def test_comparison_by_hand(counted):
     assert (found["table"], found["gpu"], found["n"], found["left_out"]) == ("ncu", "h200_sxm", 2, {"add": 1})
     first, second = (point["quantities"] for point in found["points"])
     # times 24 and 26 us: median 25, p90 - p10 = 25.8 - 24.2 = 1.6: 6.4 %; 20 of 25: -20 %
+    # likely: 18 to 22 us, and a tenth to either side of the counters that have an interval
+    assert first["time_s"].pop("likely") == pytest.approx([18e-6, 22e-6])
+    assert first["dram_read_bytes"].pop("likely") == pytest.approx([1000 / 1.1, 1100])
+    assert first["lookup_bytes"].pop("likely") == pytest.approx([3200 / 1.1, 3520])
+    assert first["l2_hit_rate"].pop("likely") == pytest.approx([0.5 / 1.1, 0.55])
+    assert first["crossing_bytes"].pop("likely") is first["dram_write_bytes"].pop("likely") is None
     assert first["time_s"] == pytest.approx({"predicted": 20e-6, "measured": 25e-6, "spread": 6.4, "error": -20})
     assert first["dram_read_bytes"] == pytest.approx({"predicted": 1000, "measured": 800, "spread": 0, "error": 25})
     assert first["dram_write_bytes"]["error"] == pytest.approx(-50)
@@ -82,6 +88,7 @@ def test_comparison_by_hand(counted):
     assert first["l2_hit_rate"] == pytest.approx(
         {"predicted": 0.5, "measured": 0.4, "spread": 0, "error": 10}
     )  # points
+    assert second["time_s"].pop("likely") == pytest.approx([18e-6, 22e-6])
     assert second["time_s"] == {"predicted": pytest.approx(20e-6), "measured": None, "spread": None, "error": None}
     assert second["dram_read_bytes"]["measured"] is second["lookup_bytes"]["error"] is None
     assert second["l2_hit_rate"]["error"] == pytest.approx(-25)
@@ -107,6 +114,7 @@ def test_zero_counted_has_no_relative_error(page, write):
     found = compared(path, points=Point(BIG, NVJET)).to_dict()
     assert found["points"][0]["quantities"]["dram_read_bytes"] == {
         "predicted": 1000,
+        "likely": pytest.approx([1000 / 1.1, 1100]),
         "measured": 0,
         "spread": None,
         "error": None,
@@ -123,7 +131,8 @@ def test_refused_points_show_what_was_measured(page, write):
     point = result.points()[0]
     assert (result.n, result.n_refused) == (0, 1)
     assert "shared memory" in point["refusal"]
-    assert point["quantities"]["dram_read_bytes"] == {"predicted": None, "measured": 5, "spread": None, "error": None}
+    nothing = dict.fromkeys(("predicted", "likely", "spread", "error"))
+    assert point["quantities"]["dram_read_bytes"] == nothing | {"measured": 5}
     assert "refused: " in text(result, width=200)
     json.dumps(result.to_dict(), allow_nan=False)
 
@@ -160,6 +169,10 @@ def test_what_is_printed(counted):
     ):
         assert words in page
     assert "+10.0 points" in page
+    # intervals stand beside the predictions, as far as known
+    assert "likely" in page
+    for words in ("18.00 us to 22.00 us", "909.1 B to 1.100 kB", "45.5 % to 55.0 %"):
+        assert words in page
     assert "nan" not in page
 
 
@@ -172,6 +185,64 @@ def test_rows_hold_no_nan(counted, tmp_path):
     assert (first["kernel"], first["launches"], first["tile_m"]) == ("gemm", "2", "256")
     assert (second["measured_s"], second["error_percent"], second["measured_dram_read_bytes"]) == ("", "", "")
     assert "nan" not in path.read_text(encoding="utf-8")
+
+
+def test_rows_hold_regime_and_intervals(counted, tmp_path):
+    path = tmp_path / "rows.csv"
+    compared(counted, rows=path)
+    with path.open(encoding="utf-8", newline="") as file:
+        first, _ = csv.DictReader(file)
+    assert first["cache_regime"] == "drift"
+    assert first["predicted_drift_read_bytes"] == ""  # this model does not say
+    ends = {
+        name: float(first[name]) for name in first if name.startswith(("low_", "high_")) and not name.endswith("_s")
+    }
+    assert ends == pytest.approx(
+        {
+            "low_dram_read_bytes": 1000 / 1.1,
+            "high_dram_read_bytes": 1100,
+            "low_lookup_bytes": 3200 / 1.1,
+            "high_lookup_bytes": 3520,
+            "low_l2_hit_rate": 0.5 / 1.1,
+            "high_l2_hit_rate": 0.55,
+        }
+    )
+
+
+def test_rows_of_the_model_say_what_drift_reads(page, write, tmp_path):
+    deep = Point(Gemm(8192, 8192, 65536), GemmConfig(128, 256, 64, 3, group_m=1))
+    path, rows = write("page.csv", page([{TIME: "20000", READ: "5"}], UNITS)), tmp_path / "rows.csv"
+    compare_records(path, points=deep, hardware="h200_sxm", rows=rows)
+    with rows.open(encoding="utf-8", newline="") as file:
+        [row] = csv.DictReader(file)
+    assert 0 < float(row["predicted_drift_read_bytes"]) < float(row["predicted_dram_read_bytes"])
+
+
+def test_nothing_to_score_ends_with_an_error(page, write, capsys):
+    path = str(write("page.csv", page([{TIME: "n/a", READ: "n/a"}], UNITS)))
+    words = ["compare", path, "--problem", "64,64,64", "--config", "64x64x64,stages=2", "--gpu", "h200_sxm"]
+    assert main(words) == 2
+    assert "nothing was scored: neither the time nor a counter" in " ".join(capsys.readouterr().err.split())
+    assert main([*words, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(write("one.csv", page([{READ: "5"}], UNITS))), *words[2:]]) == 0
+
+
+def test_files_that_are_no_pages_are_named(write, tmp_path, capsys):
+    def said(path):
+        assert main(["compare", str(path), "--problem", "64,64,64", "--config", "64x64x64,stages=2"]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    assert "absent.csv'; give output of ncu --csv --page raw, or a report" in said(tmp_path / "absent.csv")
+    assert "which is not a regular file" in said(tmp_path)
+    assert "empty.csv: the file is empty" in said(write("empty.csv", "\n"))
+    broken = tmp_path / "broken.csv"
+    broken.write_bytes(b"\xff\xfe\x00")
+    assert "broken.csv: not readable as text in UTF-8" in said(broken)
+    without = write("without.csv", '"Kernel Name","gpu__time_duration.sum"\n"gemm","5"\n')
+    assert "without.csv:1: no header with the columns 'ID' and 'Kernel Name' in it" in said(without)
+    table = write("table.csv", "m,n,k,warm_us,cold_us\n64,64,64,5,6\n")
+    assert "points belongs to reports of Nsight Compute" in said(table)
 
 
 def test_files_that_are_read_are_never_overwritten(counted, write):

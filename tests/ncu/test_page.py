@@ -90,8 +90,9 @@ def test_separators_change_no_number(number, digits):
     assert plain_number(f"{value:,.{digits}f}") == plain_number(f"{value:.{digits}f}") == pytest.approx(value)
 
 
-@given(st.sampled_from(sorted(UNITS["B"])), st.floats(1e-3, 1e6))
+@given(st.sampled_from(sorted(UNITS["B"])), st.floats(1e-3, 1e4))
 def test_units_differ_by_their_factor(unit, value):
+    value = float(round(value)) if unit == "sector" else value
     launch = Launch(1, 1, "k", {READ: (value, unit)})
     plain = Launch(1, 1, "k", {READ: (value, "byte")})
     assert launch.get("dram_read_bytes", "f") == pytest.approx(UNITS["B"][unit] * plain.get("dram_read_bytes", "f"))
@@ -109,11 +110,33 @@ def test_units_differ_by_their_factor(unit, value):
         (READ, "5", "us", "found the unit 'us'; allowed: 'byte'"),
         (HITS, "250", "%", "found '250' %; allowed: 0 to 200"),
         ("Grid Size", "132", "", "Grid Size: found '132'; allowed: (x, y, z)"),
+        (
+            "Grid Size",
+            "(0, 1, 1)",
+            "",
+            "found '(0, 1, 1)'; allowed: (x, y, z) with a product of a whole number, 1 to 2147483647",
+        ),
+        ("Grid Size", "(-1, 1, 1)", "", "allowed: (x, y, z)"),
+        ("Grid Size", "(65536, 65536, 1)", "", "1 to 2147483647"),
+        ("Block Size", "(32, 33, 1)", "", "a whole number, 1 to 1024"),
+        (
+            "launch__grid_size",
+            "0",
+            "",
+            "bad.csv:6:launch__grid_size: found '0'; allowed: a whole number, 1 to 2147483647",
+        ),
+        ("launch__grid_size", "2,147,483,648", "", "1 to 2147483647"),
+        ("launch__block_size", "2048", "", "launch__block_size: found '2048'; allowed: a whole number, 1 to 1024"),
+        ("launch__block_size", "1.5", "", "a whole number, 1 to 1024"),
+        (TEX, "1.5", "sector", "lts__t_sectors_srcunit_tex.sum: found '1.5' sectors; allowed: a whole number"),
+        (READ, "1e19", "byte", "found '1e19'; allowed: no more than 1e+18"),
+        (READ, "9e9", "Gbyte", "found '9e9'; allowed: no more than 1e+18"),
     ],
 )
 def test_bad_cells(page, write, name, value, unit, why):
     path = write("bad.csv", page([{name: value}], {name: unit}))
-    ours = "grid_size" if name == "Grid Size" else next(key for key, each in COUNTERS.items() if name in each.names)
+    sizes = {"Grid Size": "grid_size", "Block Size": "block_size"}
+    ours = sizes.get(name) or next(key for key, each in COUNTERS.items() if name in each.names)
     with pytest.raises(TableError) as caught:
         read_launches(path)[0].get(ours, path.name)
     assert why in str(caught.value)
@@ -129,6 +152,25 @@ def test_bad_pages(page, write):
         read_launches(empty)
     with pytest.raises(MissingFileError, match="no file 'absent.csv'"):
         read_launches(empty.parent.__class__("absent.csv"))
+    cut = page([{TIME: "1"}], {TIME: "us"}).rsplit('"0"', 1)[0]
+    with pytest.raises(TableError, match="header.csv: a header and no launch below it: nothing was profiled"):
+        read_launches(write("header.csv", cut))
+    twice = page([{TIME: "1"}, {TIME: "2"}], {TIME: "us"}).replace('"1","1","gemm"', '"0","1","gemm"')
+    with pytest.raises(
+        TableError, match="twice.csv:7:ID: found '0' again; allowed: one launch an ID, and line 6 has it"
+    ):
+        read_launches(write("twice.csv", twice))
+    long = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+    rows = [
+        f'"{number}","gemm","{TIME}","us","{value}"\n' for number, value in ((0, 5), (0, 5), (1, 5), (0, 5), (0, 6))
+    ]
+    assert len(read_launches(write("same.csv", long + "".join(rows[:3])))) == 2
+    with pytest.raises(TableError, match="back.csv:5:ID: found '0' again"):
+        read_launches(write("back.csv", long + "".join(rows[:4])))
+    with pytest.raises(
+        TableError, match="other.csv:3:gpu__time_duration.sum: found '6'; allowed: '5', which this launch"
+    ):
+        read_launches(write("other.csv", long + rows[0] + rows[4]))
     endless = write("endless.csv", '"ID","Kernel Name"\n' + "x" * 2**20 + "x\n")
     with pytest.raises(TableError, match="endless.csv:2: a line of more than 1048576 characters"):
         read_launches(endless)

@@ -12,6 +12,7 @@ from tilesight.ncu import Launch, Point, point_of_texts, read_counted, read_poin
 from tilesight.ncu.points import select, shared_out
 from tilesight.ncu.repeats import spread_percent
 
+GPU = "device__attribute_display_name"
 TIME, READ = "gpu__time_duration.sum", "dram__bytes_read.sum"
 BIG, SMALL = Gemm(4096, 4096, 8192), Gemm(64, 4096, 4096)
 
@@ -206,14 +207,26 @@ def test_what_the_launch_tells_of_a_configuration(page, write):
     [
         ({"kernel": "add"}, "page.csv:7: found kernel 'add'; allowed: 'gemm', as in line 6: launches of one point are"),
         ({"launch__grid_size": "64"}, "page.csv:7: found 64 CTAs; allowed: 132, as in line 6"),
+        (
+            {GPU: "NVIDIA H100"},
+            f"page.csv:7:{GPU}: found NVIDIA H100; allowed: NVIDIA H200, as in line 6: launches of one point",
+        ),
+        ({GPU: "n/a"}, "found an unknown GPU; allowed: NVIDIA H200"),
         ({"launch__block_size": "n/a"}, "page.csv:7: found unknown threads a CTA; allowed: 256"),
     ],
 )
 def test_launches_that_are_no_repeats(page, write, other, why):
-    path = write("page.csv", page([SIZES, SIZES | other], UNITS))
+    one = SIZES | {GPU: "NVIDIA H200"}
+    path = write("page.csv", page([one, one | other], UNITS))
     with pytest.raises(TableError) as caught:
         read_counted(path, Point(BIG))
     assert why in str(caught.value)
+
+
+def test_impossible_sizes_are_refused_though_nobody_asks(page, write):
+    path = write("page.csv", page([{TIME: "5", "launch__grid_size": "0"}], UNITS))
+    with pytest.raises(TableError, match="page.csv:6:launch__grid_size: found '0'; allowed: a whole number, 1 to"):
+        read_counted(path, Point(BIG))
 
 
 def test_points_that_are_not_given(page, write):

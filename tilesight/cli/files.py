@@ -15,6 +15,7 @@ from tilesight.records.given import (
     read_rows,
     read_text,
 )
+from tilesight.search import estimate_of
 
 LABEL = "label"
 """A column of a file of problems: any text, shown beside the answer."""
@@ -102,7 +103,7 @@ def read_estimate(path: str) -> Estimate:
     """
     data = parse_json(path, read_text(path))
     try:
-        estimate = Estimate.from_dict(data)
+        estimate = estimate_of(data)
     except ConfigError as error:
         raise TableError(str(error), file=path) from None
     for name in _AT_LEAST_ONE:

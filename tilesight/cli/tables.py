@@ -135,7 +135,10 @@ def _points(points: str | None, problem: str | None, config: str | None) -> Any:
 
 
 def _check_scored(results: list[Any]) -> None:
-    """End with an error where no prediction could be given at all."""
+    """End with an error where no prediction could be given at all, or nothing stands beside any."""
+    if any(result.n for result in results) and not any(result.measures_anything for result in results):
+        file = results[0].table.file
+        raise TableError("nothing was scored: neither the time nor a counter that is predicted was counted", file=file)
     if not any(result.n for result in results):
         refused = counted(sum(result.n_refused for result in results), "prediction")
         first = results[0].refused[0]

@@ -45,10 +45,19 @@ def error_of(name: str, predicted: float | None, measured: float | None) -> floa
     return 100 * (predicted - measured) / measured if measured else None
 
 
-def quantities(made: Predictions, i: int, table: Table, row: int) -> dict[str, dict[str, float | None]]:
-    """``{predicted, measured, spread, error}`` of time and of each counter of prediction ``i``, in SI units.
+def likely_range(made: Predictions, i: int, name: str) -> list[float] | None:
+    """Ends of the likely interval of the time or of a counter of prediction ``i``; None where it is not known."""
+    none = np.full(len(made.row), np.nan)
+    ends = (made.low_s, made.high_s) if name == "time_s" else made.counter_ranges.get(name, (none, none))
+    low, high = (float(end[i]) for end in ends)
+    return [low, high] if np.isfinite(low) and np.isfinite(high) else None
 
-    Spreads are in percent: (p90 - p10) / median of the repeats. Errors as :func:`error_of` gives them.
+
+def quantities(made: Predictions, i: int, table: Table, row: int) -> dict[str, dict[str, Any]]:
+    """``{predicted, likely, measured, spread, error}`` of time and of each counter of prediction ``i``, in SI units.
+
+    ``likely`` is (low, high), None where unknown. Spreads are in percent: (p90 - p10) / median of the repeats. Errors as
+    :func:`error_of` gives them.
     """
     priced = bool(made.priced[i])
     found = {"time_s": (made.predicted_s[i] if priced else np.nan, made.measured_s[i], "time_us")}
@@ -64,6 +73,7 @@ def quantities(made: Predictions, i: int, table: Table, row: int) -> dict[str, d
         spread = table[f"{column}_spread"][row] if f"{column}_spread" in table else np.nan
         answer[name] = {
             "predicted": predicted_number,
+            "likely": likely_range(made, i, name) if predicted_number is not None else None,
             "measured": measured_number,
             "spread": known(spread),
             "error": error_of(name, predicted_number, measured_number),

@@ -45,6 +45,8 @@ class Predictions:
         Likely intervals of predicted counters by name, (low, high), as far as known.
     cache_regime
         Regime of the cache: ``"lockstep"``, ``"drift"``, ``"capacity edge"``; None where there is no prediction.
+    drift_read_bytes
+        DRAM reads that late CTAs cause; nan where there is no prediction, or where the model does not say.
     compulsory_bytes
         Operand bytes, each read once.
     """
@@ -66,6 +68,7 @@ class Predictions:
     predicted_counters: Mapping[str, NDArray[Any]]
     counter_ranges: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
     cache_regime: NDArray[Any]
+    drift_read_bytes: NDArray[Any]
     compulsory_bytes: NDArray[Any]
 
     @cached_property

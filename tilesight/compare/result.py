@@ -84,6 +84,13 @@ class Result(Displayable):
         return int(np.count_nonzero(self.predictions.priced))
 
     @property
+    def measures_anything(self) -> bool:
+        """Whether the time or a predicted counter of any prediction was measured."""
+        made = self.predictions
+        counted = (made.measured_counters[name][made.priced] for name in made.predicted_counters)
+        return bool(made.timed.any() or any(np.isfinite(values).any() for values in counted))
+
+    @property
     def n_refused(self) -> int:
         """Predictions that the model could not give."""
         return len(self.predictions.row) - self.n
@@ -277,7 +284,14 @@ class Result(Displayable):
             "roofline_s": made.roofline_s[i],
             "config": made.config[i],
             "binding": made.binding[i],
+            "cache_regime": made.cache_regime[i],
             **{f"predicted_{name}": counts[i] for name, counts in made.predicted_counters.items()},
+            "predicted_drift_read_bytes": known(made.drift_read_bytes[i]),
+            **{
+                f"{word}_{name}": known(ends[i])
+                for name, both in made.counter_ranges.items()
+                for word, ends in zip(("low", "high"), both, strict=True)
+            },
         }
         return values if made.priced[i] else dict.fromkeys(values)
 

@@ -23,6 +23,7 @@ from tilesight.errors import ConfigError, TableError, UnsupportedError, shown
 from tilesight.files import is_same_file
 from tilesight.hardware.profile import Profile
 from tilesight.kernels.gemm_config import Gemm, GemmConfig
+from tilesight.ncu.page import ID, KERNEL, check_is_text
 from tilesight.ncu.points import Given, Point
 from tilesight.ncu.repeats import read_counted
 from tilesight.ncu.report import is_report
@@ -37,6 +38,7 @@ from tilesight.records import (
     counters,
     filter_rows,
     parse_where,
+    read_header,
     read_table,
     requests,
 )
@@ -46,6 +48,7 @@ from tilesight.search import price_many, rank_configs
 ChooseConfig = Callable[[Gemm, Profile], GemmConfig]
 MAYBE_PREDICTED = ("crossing_bytes", "clock_hz")
 """Counters that are predicted where the model has such a column."""
+DRIFT_READS = "drift_read_bytes"
 
 
 def price_rows(
@@ -155,6 +158,9 @@ def compare_records(
         counted = read_counted(Path(table), points, kernel)
         table, left_out = counted.table, counted.left_out
     else:
+        options = {"points": points, "kernel": kernel, "cache": cache}
+        if not isinstance(table, Table) and any(value is not None for value in options.values()):
+            _check_may_be_table(Path(table), kind)
         _check_no_report(file, {"points": points, "kernel": kernel})
         table = table if isinstance(table, Table) else read_table(table, table=kind)
     protocols = _protocols(table, cache)
@@ -213,6 +219,20 @@ def _check_kinds(arguments: Mapping[str, object]) -> None:
         wrong = not isinstance(given, allowed)
         if wrong or (isinstance(given, PathLike) and not isinstance(fspath(given), str)):
             raise ConfigError(f"{name} = {shown(given)}; give {words}")
+
+
+def _check_may_be_table(path: Path, kind: str | None) -> None:
+    """Say what is wrong with a file that is given as output of Nsight Compute and is neither that nor a measured table."""
+    check_is_text(path)
+    try:
+        read_header(path, table=kind)
+    except TableError as error:
+        raise TableError(
+            f"no header with the columns {ID!r} and {KERNEL!r} in it, so that it is no output of ncu --csv --page raw; and "
+            f"as a measured table: {error.message}",
+            file=str(path),
+            line=error.line,
+        ) from None
 
 
 def _check_no_report(file: object, options: Mapping[str, object]) -> None:
@@ -304,6 +324,7 @@ class _Columns:
             name: (np.full(shape, np.nan), np.full(shape, np.nan)) for name in LIKELY if name in self.predicted_counters
         }
         self.cache_regime = np.full(shape, None, dtype=object)
+        self.drift_read_bytes = np.full(shape, np.nan)
         self.maybe_predicted = {
             name: np.full(shape, np.nan) for name in MAYBE_PREDICTED if name in self.measured_counters
         }
@@ -326,6 +347,8 @@ class _Columns:
             for values, end in zip(ends, estimates.likely(name), strict=True):
                 values[rows, number] = end
         self.cache_regime[rows, number] = estimates.column("cache_regime")
+        if DRIFT_READS in getattr(estimates, "columns", ()):
+            self.drift_read_bytes[rows, number] = estimates.column(DRIFT_READS)
         for name in [name for name in self.maybe_predicted if name in getattr(estimates, "columns", ())]:
             self.maybe_predicted[name][rows, number] = estimates.column(name)
 
@@ -354,6 +377,7 @@ class _Columns:
             },
             counter_ranges={name: (low.ravel(), high.ravel()) for name, (low, high) in self.counter_ranges.items()},
             cache_regime=self.cache_regime.ravel(),
+            drift_read_bytes=self.drift_read_bytes.ravel(),
             compulsory_bytes=np.repeat([_compulsory_bytes(problem) for problem in asked.problems], protocols),
         )
 

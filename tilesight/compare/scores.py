@@ -230,9 +230,9 @@ def l2_scores(predicted: Mapping[str, Floats], measured: Mapping[str, Floats], c
     Parameters
     ----------
     predicted, measured
-        Some of ``dram_read_bytes``, ``dram_write_bytes``, ``lookup_bytes``, ``l2_hit_rate``, shape (n,) each. A measured
-        nan says that nobody counted in that row; the row is no part of that score, nor of a relative one where 0 was
-        counted.
+        Some of ``dram_read_bytes``, ``dram_write_bytes``, ``lookup_bytes``, ``crossing_bytes``, ``l2_hit_rate``, shape (n,)
+        each. A measured nan says that nobody counted in that row; the row is no part of that score, nor of a relative one
+        where 0 was counted.
     compulsory
         Operand bytes, each read once, shape (n,).
     k
@@ -255,9 +255,9 @@ def l2_scores(predicted: Mapping[str, Floats], measured: Mapping[str, Floats], c
         total, measured_total = (each["dram_read_bytes"] + each["dram_write_bytes"] for each in (predicted, measured))
         counted = ~np.isnan(measured_total) & (measured_total != 0)
         scores["dram_bytes_mape"] = mape(total[counted], measured_total[counted])
-    if "lookup_bytes" in both:
-        counted = both["lookup_bytes"]
-        scores["lookup_mape"] = mape(predicted["lookup_bytes"][counted], measured["lookup_bytes"][counted])
+    for name, score in (("lookup_bytes", "lookup_mape"), ("crossing_bytes", "crossing_mape")):
+        if name in both:
+            scores[score] = mape(predicted[name][both[name]], measured[name][both[name]])
     if "l2_hit_rate" in both and both["l2_hit_rate"].any():
         counted = both["l2_hit_rate"]
         points = 100 * np.abs(predicted["l2_hit_rate"][counted] - measured["l2_hit_rate"][counted])
@@ -275,6 +275,7 @@ L2_SCORES = (
     "dram_read_mape_deep_k",
     "dram_bytes_mape",
     "lookup_mape",
+    "crossing_mape",
     "hit_rate_mae_pp",
     "hit_rate_p90_pp",
 )

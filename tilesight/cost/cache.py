@@ -1,7 +1,7 @@
 """Bytes at each level: asked by CTAs, looked up in L2, crossing between its partitions, read from and written to DRAM.
 
     DRAM reads = first touches * (1 - resident) + later touches * (1 - P(hit at their reuse distance))
-    lookups    = max(asked operand bytes * merged share, first touches and misses) + output bytes
+    lookups    = max(asked operand bytes * merged share, first touches, misses and fetches of late CTAs) + output bytes
     hit rate   = 1 - (DRAM reads + crossings) / (lookups + crossings + output / 2)
 
 The hit rate is the counters' definition: hits / (lookups of SMs + sectors between the partitions); output crosses the
@@ -10,21 +10,21 @@ fabric for the half of its lines that are homed in the far partition, and always
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.drift import Pace, fetches, lonely_tiles, spread_by_wave
+from tilesight.cost.drift import EVEN_SHARE, Pace, fetches, lonely_tiles, spread_by_wave
+from tilesight.cost.geometry import ALONE, Reads, geometry, taken
 from tilesight.cost.merging import LookupShares, near_share
-from tilesight.cost.raster import A_HEAD, KINDS_A, B, Raster, places, raster, scattered
-from tilesight.cost.reuse import hit_probability_gaussian
+from tilesight.cost.raster import A_HEAD, B, waves_walked
+from tilesight.cost.reuse import hit_probability_gaussian, survival
 from tilesight.hardware.profile import Profile
 from tilesight.plan.access import Access
 from tilesight.plan.tile import Counts
 
-ALONE = 0.75
-"""Lookups / requests of aligned neighbours above which an operand counts as not shared between them."""
+WAVES_AT_ONCE = 1 << 16
+"""Waves whose arrays are worked on together; speed alone goes by it."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,6 @@ def held_bytes(access: Access, hardware: Profile) -> Counts:
     return copies_a * access.a_bytes + copies_b * access.b_bytes + access.c_bytes
 
 
-SMS_OF_A_TPC = 2.0
-
-
 @dataclass(frozen=True)
 class Flow:
     """What a launch's operands take from L2 and from beyond, shape (L,) each.
@@ -134,7 +131,7 @@ class Flow:
     ``first_bytes`` are the first touches of a block, ``again_bytes`` later waves' touches of blocks seen before and
     ``lost_bytes`` those of them that L2 holds no more. ``read_bytes`` come from DRAM, ``drift_bytes`` of them since late
     CTAs find their block evicted, and ``tail_bytes`` of them in the last wave; ``crossing_bytes`` come from the other
-    partition.
+    partition. ``output_share`` is the share of the output in all that waves keep in L2, copies counted.
     Shares of A and of B: lookups / requests of CTAs that load with one instruction stream, and what they would be if
     nothing parted neighbours. ``near`` is the share of what neighbours could merge that they do.
     """
@@ -146,6 +143,7 @@ class Flow:
     drift_bytes: Counts
     tail_bytes: Counts
     crossing_bytes: Counts
+    output_share: Counts
     share_a: Counts
     share_b: Counts
     merged_a: Counts
@@ -156,218 +154,221 @@ class Flow:
 def flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Counts) -> Flow:
     """Reads of a launch's waves, ``share`` of its first touches hitting; see ``cost/raster.py`` and ``cost/drift.py``.
 
-    Configurations that differ in nothing that counts here are walked once.
+    Configurations that differ in nothing that counts here are walked once, and a few at a time: what their waves need
+    then stays in the processor's own caches.
     """
-    columns = np.stack([slots, share, *vars(how).values(), *vars(access).values()])
+    shape = _shape(access, slots, how)
+    rest = [values for name, values in vars(access).items() if name not in RASTER_FIELDS]
+    columns = np.stack([*shape, share, *rest, *(vars(how)[name] for name in vars(how) if name != "ctas_per_sm")])
     _, one_of, kind = np.unique(columns, axis=1, return_index=True, return_inverse=True)
-    walked = _flow(access[one_of], slots[one_of], how[one_of], hardware, share[one_of])
-    return Flow(**{name: values[kind.ravel()] for name, values in vars(walked).items()})
+    waves = waves_walked(access.tiles_m[one_of] * access.tiles_n[one_of], slots[one_of])
+    part = np.cumsum(waves) // WAVES_AT_ONCE
+    walked = [
+        vars(_flow(access[rows], slots[rows], how[rows], hardware, share[rows]))
+        for rows in np.split(one_of, np.flatnonzero(np.diff(part)) + 1)
+    ]
+    return Flow(**{name: np.concatenate([each[name] for each in walked])[kind.ravel()] for name in walked[0]})
 
 
-def ctas_of_a_gpc(ctas: Counts, slots: Counts, hardware: Profile) -> Counts:
-    """Neighbouring CTAs in one GPC, shape as given: SMs over GPCs, or fewer each where a launch leaves SMs empty.
-
-    A launch of as many CTAs as there are GPCs, or fewer, is all in one; larger ones are spread in equal blocks (record
-    ``chip_map``).
-    """
-    gpcs = float(hardware.gpc.count or 1)
-    small = np.where(ctas <= gpcs, ctas, np.maximum(ctas / gpcs, 1.0))
-    return np.minimum(np.where(ctas < slots, small, np.inf), hardware.sm_count / gpcs)
+RASTER_FIELDS = ("m", "n", "tile_m", "tile_n", "group")
+"""What of an access decides which tiles a wave reads, beside its parts."""
 
 
-def neighbours_in_a_group(ctas: Counts, together: float, hardware: Profile) -> Counts:
-    """CTAs next to each other on so many SMs next to each other, shape as given: as many, or fewer where SMs stay empty.
-
-    As many CTAs as there are GPCs are packed into one; of further ones a launch puts one on each TPC, a pair of SMs, before
-    it puts a second there (record ``chip_map``).
-    """
-    packed = np.minimum(float(hardware.gpc.count or 1) / ctas, 1.0)
-    filled = packed + (1.0 - packed) * np.clip(ctas / hardware.sm_count, 1.0 / SMS_OF_A_TPC, 1.0)
-    return np.maximum(together * filled, 1.0)
-
-
-def on_one_side(reached: Counts, hardware: Profile) -> Counts:
-    """Chance that so many GPCs all lie on the side of one partition of L2, shape as given; which do is not known.
-
-    Of G GPCs, G / P a partition: P C(G / P, n) / C(G, n) for n of them, straight lines between.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from tilesight.hardware.load import load_profile
-    >>> on_one_side(np.array([1.0, 2.0, 5.0]), load_profile("h200_sxm")).round(3).tolist()
-    [1.0, 0.429, 0.0]
-    """
-    gpcs, partitions = hardware.gpc.count or 1, hardware.l2.partitions or 1
-    numbers = range(1, gpcs + 1)
-    chances = [min(partitions * comb(max(gpcs // partitions, 1), n) / comb(gpcs, n), 1.0) for n in numbers]
-    return np.interp(reached, numbers, chances)
-
-
-def _drawn_scales(access: Access, waves: Raster, launches: int) -> tuple[Counts, Counts]:
-    """What makes drawn waves stand for all: factors on first and on repeated touches, shape (4, launches) each.
-
-    A launch touches every row of A and column of B a first time, and none more often than there are tiles across.
-    """
-    scales = np.ones((2, 4, launches))
-    several = (access.tiles_n, access.tiles_m)
-    for which, size, across in zip((KINDS_A, slice(B, None)), (access.m, access.n), several, strict=True):
-        again = waves.total(waves.again[which].sum(axis=0), launches)
-        first = waves.total(waves.elements[which].sum(axis=0), launches) - again
-        wanted = np.clip(first + again - size, 0.0, (across - 1.0) * size)
-        scales[0, which] = size / first
-        scales[1, which] = np.where(again > 0, wanted / np.maximum(again, 1.0), 1.0)
-    return scales[0], scales[1]
+def _shape(access: Access, slots: Counts, how: Pace) -> list[Counts]:
+    """What decides the geometry of a launch's waves, shape (L,) each."""
+    return [slots, access.parts, how.ctas_per_sm, *(getattr(access, name) for name in RASTER_FIELDS)]
 
 
 def _flow(access: Access, slots: Counts, how: Pace, hardware: Profile, share: Counts) -> Flow:
-    """:func:`flow` of configurations that all differ."""
-    launches, line, parts = len(slots), hardware.l2.line_bytes, access.parts
-    capacity, partitions = hardware.l2.capacity_bytes, float(hardware.l2.partitions or 1)
-    waves = raster(access, slots)
-    row = waves.row
-    all_tiles = access.tiles_m * access.tiles_n
-    tiles = all_tiles[row]
-    in_gpc = ctas_of_a_gpc(all_tiles * parts, slots / how.ctas_per_sm, hardware)[row]
-    gpcs, together = float(hardware.gpc.count or 1), hardware.require("merging.requests_async")
-    where = places(waves, in_gpc, gpcs, together, neighbours_in_a_group(all_tiles * parts, together, hardware)[row])
-    grids = np.clip(slots[row] / tiles, 1.0, parts[row])  # grids of tiles in flight at once
-    k = access.k[row]
-    bytes_k = waves.elements * access.element_bytes[row]
-    again = waves.again / np.maximum(waves.elements, 1.0)
+    """:func:`flow` of configurations in an order in which those of one geometry lie together."""
+    shape = np.stack(_shape(access, slots, how))
+    new = np.append(True, np.any(shape[:, 1:] != shape[:, :-1], axis=0))
+    firsts = np.flatnonzero(new)
+    kinds = geometry(access[firsts], slots[firsts], how.ctas_per_sm[firsts], bool(np.any(how.restarts)), hardware)
+    kind = np.cumsum(new) - 1
+    number = kinds.waves[kind]
+    start = np.cumsum(number) - number
+    row = np.repeat(np.arange(len(slots)), number)
+    wave = np.arange(len(row)) + np.repeat(kinds.start[kind] - start, number)  # its place among those of the geometries
+
+    def over(*values: Counts) -> tuple[Counts, ...]:
+        """Sums over the waves of each launch, shape (L,) each."""
+        return tuple(np.add.reduceat(np.stack(values) * weight, start, axis=1))
+
+    weight = kinds.weight[wave]
+    partitions, capacity, line = float(hardware.l2.partitions or 1), hardware.l2.capacity_bytes, hardware.l2.line_bytes
+    bytes_k = access.k * access.element_bytes
+    output_bytes = access.m * access.n * access.output_bytes
 
     # how far positions have spread in the middle of each wave, and who is still where its neighbours are
-    asked = bytes_k * k * waves.sharers
-    total = waves.total(asked.sum(axis=0), launches)
-    aligned = waves.total((asked * where.aligned).sum(axis=0), launches) / total
-    fresh_alone = (bytes_k * k * (1.0 - again) * (where.aligned > ALONE)).sum(axis=0)
-    alone = waves.total(fresh_alone, launches) / total
-
-    meeting = waves.total((asked * where.meeting).sum(axis=0), launches) / total
+    alone, aligned, meeting = kinds.alone_share[kind], kinds.aligned_share[kind], kinds.meeting_share[kind]
     far_later, far_first = hardware.require("merging.far_share"), hardware.require("merging.far_first_share")
 
     def share_at(apart: Counts, kept: Counts, wave: int) -> Counts:
         """Lookups / requests in a wave whose neighbours, of whom a share is kept, are so many elements apart."""
         far = np.where(how.loads_plainly & (wave == 0), far_first, far_later)
         near = near_share(alone, apart, hardware) * kept
-        return np.maximum(1.0 - near * (1.0 - aligned) - far * (aligned - meeting), meeting)
+        found: Counts = np.maximum(1.0 - near * (1.0 - aligned) - far * (aligned - meeting), meeting)
+        return found
 
+    all_tiles = access.tiles_m * access.tiles_n
     spread = spread_by_wave(how, access.k, np.ceil(all_tiles / slots), share_at, hardware)
-    at = np.minimum(waves.wave.astype(np.int64), len(spread.whole) - 1), row
-    if np.any(how.restarts):
-        where = scattered(where, waves, spread.kept[at], gpcs, together)
-    one_side = on_one_side(where.gpcs, hardware)
-    copies = partitions - (partitions - 1.0) / 2.0 * one_side
-    output = waves.ctas / tiles * (access.c_bytes / access.batch)[row] * grids
+    at = np.minimum(kinds.wave[wave], len(spread.whole) - 1) * len(slots) + row
 
-    held = k * (bytes_k * copies).sum(axis=0) * grids + output
-    cut = waves.cut / np.maximum(waves.elements[B], 1.0)
-    beyond = waves.between[B] > 0  # a pass over a group is longer than a wave
-    fresh = held - k * (bytes_k * copies)[A_HEAD] * again[A_HEAD] - beyond * k * (bytes_k * copies)[B] * cut
-    held_before, fresh_before = (waves.mean_full(values, launches)[row] for values in (held, fresh))
-    ways, blocks = int(hardware.require("l2.associativity")), capacity / line
+    # who is found again: a block's distance grows along k from one wave's bytes to the other's
+    written = kinds.written[wave] * output_bytes[row]
+    held = kinds.held[wave] * bytes_k[row] + written
+    before = (kinds.mean_held[kind] * bytes_k + kinds.mean_written[kind] * output_bytes)[row]
+    fresh = (kinds.mean_fresh[kind] * bytes_k + kinds.mean_written[kind] * output_bytes)[row]
+    lives = survival(int(hardware.require("l2.associativity")), capacity / line)
 
-    def kept(waves_between: Counts) -> Counts:
-        """Chance that a block lives until its next wave: its distance grows along k from one wave's bytes to the other's."""
-        ends = [ends + waves_between * fresh_before for ends in (held_before, held)]
-        distances = (ends[0], (ends[0] + ends[1]) / 2.0, ends[1])
-        first, middle, last = (hit_probability_gaussian(distance / line, ways, blocks) for distance in distances)
-        return np.minimum((first + 4.0 * middle + last) / 6.0, 1.0)
+    def lost(between: Counts, which: NDArray[np.bool_] | slice) -> Counts:
+        """Chance that a block does not live until it is touched again, so many waves later."""
+        first, last = ((ends[which] + between * fresh[which]) / line for ends in (before, held))
+        found = (lives(first) + 4.0 * lives((first + last) / 2.0) + lives(last)) / 6.0
+        gone: Counts = np.maximum(1.0 - found, 0.0)
+        return gone
 
-    none = np.zeros_like(held)
-    cut = np.where(beyond, cut, 0.0)
-    hit_a, hit_b = again[A_HEAD] * kept(waves.between[A_HEAD]), (again[B] - cut) * kept(waves.between[B])
-    hit = np.stack([hit_a, none, none, hit_b + (cut * kept(none) if np.any(cut > 0) else 0.0)])
-    hit = np.minimum(hit, again)
-    miss = np.clip(1.0 - hit - (1.0 - again) * share[row], 0.0, 1.0)  # of all that a wave reads
+    between_a, between_b = kinds.between_a[wave], kinds.between_b[wave]
+    soon = lost(np.zeros(1), slice(None))
+    lost_a, lost_b = soon.copy(), soon.copy()
+    for found, between in ((lost_a, between_a), (lost_b, between_b)):
+        late = between > 0
+        if np.any(late):
+            found[late] = lost(between[late], late)
 
-    alone = (bytes_k * k * miss * (where.aligned > ALONE)).sum(axis=0) / asked.sum(axis=0)
-    crowded = (how.ctas_per_sm > 1)[row]
-    fetched = fetches(waves, where, bytes_k * copies * grids, output, k, spread.whole[at], crowded, capacity)
-    first_scale, again_scale = (scale[:, row] for scale in _drawn_scales(access, waves, launches))
-    firsts, agains = (bytes_k * k * part for part in ((1.0 - again) * first_scale, again * again_scale))
-    lost = agains - bytes_k * k * hit * again_scale
-    once = np.maximum(firsts * (1.0 - share[row]) + lost, 0.0)
-    reads = once * fetched.whole
-    if np.any(crowded & waves.last):
-        lonely = lonely_tiles(waves, slots[row], how.ctas_per_sm[row], k, how.lead[row], fetched.window_elements) * (
-            waves.last & crowded
-        )
-        high = np.minimum(np.minimum(access.group[row], access.tiles_m[row]), np.maximum(lonely, 1.0))
-        wide = (lonely > 0) * np.maximum(lonely / high, 1.0)
-        sides = (lonely > 0) * np.minimum(high, lonely) * access.tile_m[row] + wide * access.tile_n[row]
-        lonely_bytes = sides * np.minimum(lonely, 1.0) * access.element_bytes[row] * k
+    def missed(reads: Reads) -> tuple[Counts, Counts]:
+        """Elements of A's head and of B that later waves do not find."""
+        return reads.again_a * lost_a, reads.again_b * lost_b + reads.cut_b * soon
+
+    # who meets: neighbours that drift and DRAM have not parted, and others of the GPC
+    kept = spread.kept.ravel()[at] if np.any(how.restarts) else None
+    new_share = (1.0 - share)[row]
+    if kept is None:
+        reads = taken(kinds.alone, wave)
+        parting = (reads.first_a + reads.first_b + reads.first_others) * new_share + sum(missed(reads))
     else:
-        lonely_bytes = none
+        apart = kept * (1.0 - kinds.aligned[:, wave]) < 1.0 - ALONE
+        head, foot = missed(taken(kinds.unscaled, wave))
+        parting = (
+            (kinds.unscaled_first[:, wave] * apart).sum(axis=0) * new_share + head * apart[A_HEAD] + foot * apart[B]
+        )
+    asked = kinds.asked[wave]
+    near = near_share(parting / asked, spread.inside.ravel()[at], hardware)
+    most = hardware.require("merging.near_share")
+    far = np.where(how.loads_plainly[row] & (kinds.wave[wave] == 0), far_first, far_later)
+    shares = []
+    for name, of in (("a", kinds.asked_a[kind]), ("b", kinds.asked_b[kind])):
+        saved, saved_far = getattr(kinds, f"near_{name}")[wave], getattr(kinds, f"far_{name}")[wave]
+        if kept is not None:
+            saved = kept * saved
+            saved_far = kept * saved_far + (1.0 - kept) * getattr(kinds, f"gone_{name}")[wave]
+        by_near, best, by_far = over(near * saved, saved, far * saved_far)
+        shares += [
+            np.clip(1.0 - (by_near + by_far) / of, 0.0, 1.0),
+            np.clip(1.0 - (most * best + by_far) / of, 0.0, 1.0),
+        ]
+    (near_total,) = over(near * asked)
+    (asked_total,) = over(asked)
 
-    near = near_share(alone, spread.inside[at], hardware)
-    first = (waves.wave == 0) & how.loads_plainly[row]
-    far = np.where(first, hardware.require("merging.far_first_share"), hardware.require("merging.far_share"))
-    side = one_side * fetched.whole / 2.0 + (1.0 - one_side) * fetched.side
-
-    def of_asked(kept: Counts) -> tuple[Counts, Counts]:
-        """Lookups / requests of A and of B, if neighbours merge that share of what they could."""
-        shares = np.clip(1.0 - kept * (1.0 - where.aligned) - far * (where.aligned - where.meeting), 0.0, 1.0)
-        sums = []
-        for which in (KINDS_A, slice(B, None)):
-            looked_up, of = ((asked * shares)[which].sum(axis=0), asked[which].sum(axis=0))
-            sums.append(waves.total(looked_up, launches) / waves.total(of, launches))
-        return sums[0], sums[1]
+    # what comes from DRAM, once a wave, and again for late CTAs where positions spread over more than blocks live
+    reads = taken(kinds.reads, wave)
+    head, foot = missed(reads)
+    once_a, once_b = reads.first_a * new_share + head, reads.first_b * new_share + foot
+    once = once_a + once_b + reads.first_others * new_share
+    one_side = kinds.one_side
+    crossing = once_a * (1.0 - one_side[A_HEAD][wave] / 2.0) + once_b * (1.0 - one_side[B][wave] / 2.0)
+    crossing += kinds.crossing_others[wave] * new_share
+    crowded = how.ctas_per_sm > 1
+    window = capacity / np.maximum(held / access.k[row], 1e-9)
+    whole_spread = spread.whole.ravel()[at]
+    late = np.flatnonzero(window * EVEN_SHARE < whole_spread)
+    drift = np.zeros_like(once)
+    if len(late):
+        of, rows = wave[late], row[late]
+        held_k = kinds.copied[:, of] * (access.element_bytes[rows] * kinds.grids[of])
+        fetched = fetches(
+            kinds.sharers[:, of], kinds.gpcs[:, of], held_k, written[late], access.k[rows], whole_spread[late],
+            crowded[rows], capacity,
+        )  # fmt: skip
+        once_late = kinds.first[:, of] * new_share[late]
+        once_late[A_HEAD], once_late[B] = once_a[late], once_b[late]
+        drift[late] = (once_late * (fetched.whole - 1.0)).sum(axis=0)
+        one = one_side[:, of]
+        further = one * (fetched.whole - 1.0) / 2.0 + (1.0 - one) * (fetched.side - 1.0)
+        crossing[late] += (once_late * further).sum(axis=0)
+        window[late] = fetched.window_elements
+    last = start + number - 1
+    lonely_bytes = np.zeros(len(slots))
+    if np.any(crowded):
+        ctas = kinds.ctas[wave[last]]
+        lonely = lonely_tiles(ctas, slots, how.ctas_per_sm, access.k, how.lead, window[last]) * crowded
+        high = np.minimum(np.minimum(access.group, access.tiles_m), np.maximum(lonely, 1.0))
+        wide = (lonely > 0) * np.maximum(lonely / high, 1.0)
+        sides = (lonely > 0) * np.minimum(high, lonely) * access.tile_m + wide * access.tile_n
+        lonely_bytes = sides * np.minimum(lonely, 1.0) * bytes_k
 
     # threads that load by pointer wrap at the edge: they ask for the rows outside as well
     outside_a = np.where(how.loads_plainly, access.tiles_m * access.tile_m / access.m, 1.0)
     outside_b = np.where(how.loads_plainly, access.tiles_n * access.tile_n / access.n, 1.0)
-
-    def over(values: Counts) -> Counts:
-        """Sum over waves, kinds and grids."""
-        return waves.total(values.sum(axis=0), launches) * parts
-
-    share_a, share_b = of_asked(near)
-    merged_a, merged_b = of_asked(np.full_like(near, hardware.require("merging.near_share")))
-    lonely_reads = waves.total(lonely_bytes, launches) * parts
-    read_bytes = over(reads) + lonely_reads
+    parts, per_element = access.parts, bytes_k * access.parts
+    read, drifted, crossed, missing = over(once, drift, crossing, head + foot)
+    written_total, held_total = over(written, held)
+    asked_bytes = access.tiles_n * access.a_bytes + access.tiles_m * access.b_bytes
+    in_step = read * per_element
+    drift_bytes = np.clip(drifted * per_element + lonely_bytes * parts, 0.0, np.maximum(asked_bytes - in_step, 0.0))
+    read_bytes = in_step + drift_bytes
     ragged = (all_tiles * parts) % slots / (all_tiles * parts)
     return Flow(
         first_bytes=access.a_bytes + access.b_bytes,
-        again_bytes=over(agains),
-        lost_bytes=np.maximum(over(lost), 0.0),
+        again_bytes=kinds.again[kind] * per_element,
+        lost_bytes=missing * per_element,
         read_bytes=read_bytes,
-        drift_bytes=over(once * (fetched.whole - 1.0)) + lonely_reads,
-        tail_bytes=np.where(parts > 1, read_bytes * ragged, (reads.sum(axis=0) + lonely_bytes)[waves.last]),
-        crossing_bytes=over(once * side) * (partitions > 1),
-        share_a=share_a * outside_a,
-        share_b=share_b * outside_b,
-        merged_a=merged_a * outside_a,
-        merged_b=merged_b * outside_b,
-        near=waves.total(near * asked.sum(axis=0), launches) / total,
+        drift_bytes=drift_bytes,
+        tail_bytes=np.where(parts > 1, read_bytes * ragged, (once + drift)[last] * bytes_k + lonely_bytes),
+        crossing_bytes=crossed * per_element * (partitions > 1),
+        output_share=written_total / held_total,
+        share_a=shares[0] * outside_a,
+        share_b=shares[2] * outside_b,
+        merged_a=shares[1] * outside_a,
+        merged_b=shares[3] * outside_b,
+        near=near_total / asked_total,
     )
 
 
-def traffic(access: Access, moved: Flow, shares: LookupShares, hardware: Profile, share: Counts) -> Traffic:
-    """Bytes per level of one launch; see the module's equations."""
+def traffic(
+    access: Access, moved: Flow, shares: LookupShares, hardware: Profile, share: Counts, *, repeated: bool = False
+) -> Traffic:
+    """Bytes per level of one launch; see the module's equations.
+
+    L2 ends with what was touched last, of which the output has its share: so much of it is still dirty, at most what its
+    homes take. A launch that is ``repeated`` writes back what the one before left as well.
+    """
     output = access.c_bytes * access.split
     asked_a = access.tiles_n * access.a_bytes
     asked_b = access.tiles_m * access.b_bytes
-    # from the far partition or DRAM: looked up at least once, however much merges
-    fetched = moved.first_bytes + moved.lost_bytes
+    # from the far partition or DRAM, by late CTAs too: looked up at least once, however much merges
+    fetched = moved.first_bytes + moved.lost_bytes + moved.drift_bytes
     lookups = np.maximum(asked_a * shares.a + asked_b * shares.b, fetched) + output
     crossings = np.minimum(moved.crossing_bytes, lookups / 2)
     hit_rate = 1.0 - (moved.read_bytes + crossings) / (lookups + crossings + output / 2)
     after = repeated_residency(held_bytes(access, hardware), hardware)
-    dirty = np.floor(np.minimum(output, hardware.l2.capacity_bytes / 2) * after)
+    most = np.minimum(output, hardware.l2.capacity_bytes / 2)
+    kept = np.floor(most * after)
+    dirty = np.maximum(np.floor(np.minimum(most, hardware.l2.capacity_bytes * moved.output_share)), kept)
     again = moved.again_bytes
     return Traffic(
         requested_bytes=access.requested_bytes + output,
         lookup_bytes=lookups,
         dram_read_bytes=moved.read_bytes,
-        dram_write_bytes=output - dirty,
+        dram_write_bytes=output - (kept if repeated else dirty),
         crossing_bytes=crossings + output / 2 * ((hardware.l2.partitions or 1) > 1),
         hit_rate=np.clip(hit_rate, 0.0, 1.0),
         resident_share=share,
         full_read_bytes=np.maximum(moved.read_bytes - moved.tail_bytes, 0.0),
         tail_read_bytes=moved.tail_bytes,
         drift_read_bytes=moved.drift_bytes,
-        reread_hit_share=1.0 - moved.lost_bytes / np.maximum(again, 1.0) * (again > 0),
+        reread_hit_share=np.maximum(1.0 - moved.lost_bytes / np.maximum(again, 1.0) * (again > 0), 0.0),
         resident_after=after,
         dirty_after_bytes=dirty,
     )

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesight.cost.raster import Places, Raster
+from tilesight.cost.raster import FOLLOWED
 from tilesight.hardware.profile import Profile
 from tilesight.plan.tile import Counts
 
@@ -38,8 +38,6 @@ EVEN_SHARE = 12.0**-0.5
 ROUNDS = 6
 CROWD_TOGETHER = 4.0
 """Sharers that keep together where several CTAs compete for an SM."""
-FOLLOWED = 32
-"""Waves whose spread is followed one by one; later ones go on as the last of them."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,8 @@ class Fetches:
 
 
 def fetches(
-    waves: Raster,
-    where: Places,
+    sharers: Counts,
+    gpcs: Counts,
     held: Counts,
     output: Counts,
     k: Counts,
@@ -162,12 +160,12 @@ def fetches(
     crowded: NDArray[np.bool_],
     capacity: float,
 ) -> Fetches:
-    """How often the waves fetch their blocks.
+    """How often waves fetch their blocks.
 
     Parameters
     ----------
-    waves, where
-        Waves and the places of their sharers.
+    sharers, gpcs
+        CTAs that share a block, and GPCs that they are in, shape (4, W).
     held
         Bytes of L2 that an element of k takes at one fetch, copies counted, shape (4, W).
     output
@@ -181,30 +179,33 @@ def fetches(
     capacity
         Bytes of L2.
     """
-    together = np.where(crowded, np.maximum(where.gpcs, waves.sharers / CROWD_TOGETHER), where.gpcs)
+    together = np.where(crowded, np.maximum(gpcs, sharers / CROWD_TOGETHER), gpcs)
     reach = np.maximum(spread / EVEN_SHARE, 1e-9)
+    written = output / k
 
     def times(groups: Counts, window: Counts) -> Counts:
-        return 1.0 + (groups - 1.0) * np.maximum(0.0, 1.0 - window / reach) ** groups
+        """1 + (N - 1) x^N; x^N as exp(N log x), since one logarithm serves all kinds."""
+        gap = np.log(np.maximum(1.0 - window / reach, 1e-300))
+        return 1.0 + (groups - 1.0) * np.exp(groups * gap)
 
     whole = np.ones_like(held)
-    window = capacity / np.maximum((held * whole).sum(axis=0) + output / k, 1e-9)
+    window = capacity / np.maximum(held.sum(axis=0) + written, 1e-9)
     if np.any(window < reach):  # else every block outlives the spread
         for _ in range(ROUNDS):
             whole = (whole + times(together, window)) / 2.0
-            window = capacity / ((held * whole).sum(axis=0) + output / k)
+            window = capacity / ((held * whole).sum(axis=0) + written)
     return Fetches(whole, times(np.maximum(together / 2.0, 1.0), window), window)
 
 
-def lonely_tiles(waves: Raster, slots: Counts, ctas_per_sm: Counts, k: Counts, lead: Counts, window: Counts) -> Counts:
-    """CTAs of a wave that share an SM with fewer than others do, and run ahead of them by more than blocks live.
+def lonely_tiles(ctas: Counts, slots: Counts, ctas_per_sm: Counts, k: Counts, lead: Counts, window: Counts) -> Counts:
+    """CTAs of a wave of so many that share an SM with fewer than others do, and run ahead by more than blocks live.
 
     Of t CTAs on S SMs, q = ceil(t / S) on the busiest, S q - t SMs have q - 1. At the end these lead by ``lead`` K elements,
     and for the share 1 - window / lead K of their way what they read is evicted before others come. Gives CTAs times that
     share, shape (W,).
     """
     sms = slots / ctas_per_sm
-    busiest = np.ceil(waves.ctas / sms)
-    fewer = np.minimum(np.maximum(sms * busiest - waves.ctas, 0.0) * (busiest - 1.0), waves.ctas)
+    busiest = np.ceil(ctas / sms)
+    fewer = np.minimum(np.maximum(sms * busiest - ctas, 0.0) * (busiest - 1.0), ctas)
     ahead = np.where(busiest == ctas_per_sm, lead, 0.0) * k
     return fewer * np.clip(1.0 - window / np.maximum(ahead, 1e-9), 0.0, 1.0)

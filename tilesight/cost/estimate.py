@@ -4,7 +4,7 @@ Data only, frozen; printing is in ``report``. Unknown is None, and nothing is Na
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -26,6 +26,8 @@ EDGE = (0.001, 0.999)
 """Hit probabilities of re-read blocks between these lie at the edge of capacity."""
 DRIFT_SHARE = 0.01
 """A launch drifts where late CTAs cause more than this share of its DRAM reads."""
+FEW_READS = 0.001
+"""DRAM reads below this share of the compulsory bytes have no likely interval."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +113,12 @@ class Estimate(Displayable):
         ``"launch-bound"``, or that of the cache.
     cache_regime
         ``"drift"`` (CTAs that share operands come too late for part of them), ``"capacity edge"`` (blocks that are read
-        again are found in L2 sometimes) or ``"lockstep"`` (neither).
+        again are found in L2 sometimes) or ``"lockstep"`` (late CTAs cost no reads, and blocks that are read again are
+        all found or all lost).
     likely
         Likely intervals of ``dram_read_bytes``, ``lookup_bytes`` and ``l2_hit_rate``, (low, high) each, as wide as the
-        regime of the cache asks; one that the profile does not know is absent.
+        regime of the cache asks. One that the profile does not know is absent, and so is that of the DRAM reads where they
+        are below a thousandth of the compulsory bytes: how far so few are off is not known.
     drift_read_bytes
         Those of the DRAM reads that late CTAs cause, whose blocks were evicted meanwhile.
     crossing_bytes
@@ -204,13 +208,13 @@ class Estimate(Displayable):
             found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
             raise ConfigError(f"not an estimate of schema {SCHEMA!r}: found {found!r}")
         known = {entry.name for entry in fields(cls)}
-        wrong = sorted(set(data) ^ known)
+        wrong = sorted(name if isinstance(name, str) else shown(name) for name in set(data) ^ known)
         if wrong:
             raise ConfigError(f"estimate has missing or unknown fields: {', '.join(wrong)}")
         for name, value in data.items():
             if not _makes_sense(name, value):
                 raise ConfigError(f"estimate field {name} = {shown(value)} makes no sense")
-        contradiction = next(_contradictions(data), None)
+        contradiction = next((text for check in (_contradictions, *FIELD_CHECKS) for text in check(data)), None)
         if contradiction is not None:
             raise ConfigError(f"estimate field {contradiction}")
         return cls(**{**data, "state": State(**data["state"])})
@@ -273,7 +277,9 @@ def _makes_sense(name: str, value: Any) -> bool:
         least = {"terms": -1e300, "period_s": 1e-300}.get(name, 0.0)  # a term of a difference may be negative
         known = isinstance(value, Mapping) and set(value) <= set(_TABLES[name])
         known = known and bool(value or name != "period_s")  # a k-step has a bound
-        return known and all(_is_number(number, least) for number in value.values())
+        known = known and (name != "resident_after" or set(value) == set(_TENSORS))
+        most = 1.0 if name == "resident_after" else 1e300
+        return known and all(_is_number(number, least, most) for number in value.values())
     if value is None:
         return name in _MAY_BE_UNKNOWN
     if name in _WHOLE and not isinstance(value, int):
@@ -319,6 +325,20 @@ def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
     ranked = sorted(data["period_s"].values())
     if data["margin"] is not None and not (len(ranked) > 1 and agree(data["margin"] * ranked[-2], ranked[-1])):
         yield f"margin = {data['margin']!r} is not that of the two largest in period_s"
+    if data["drift_read_bytes"] > data["dram_read_bytes"] * (1 + _AGREE):
+        yield f"drift_read_bytes = {data['drift_read_bytes']!r} is above dram_read_bytes = {data['dram_read_bytes']!r}"
+    if data["regime"] not in ("launch-bound", data["cache_regime"]):
+        yield f"regime = {data['regime']!r} contradicts cache_regime = {data['cache_regime']!r}"
+    for name, (low, high) in data["likely"].items():
+        value = data[name]
+        if not (low <= value * (1 + _AGREE) and high >= value * (1 - _AGREE)):
+            yield f"likely = {name}: {low!r} to {high!r} does not enclose {value!r}"
+        if name == "l2_hit_rate" and high > 1:
+            yield f"likely = {name}: {low!r} to {high!r} is no range of shares"
+
+
+FIELD_CHECKS: list[Callable[[Mapping[str, Any]], Iterator[str]]] = []
+"""Further checks of an estimate's data, each giving what is wrong; families of kernels add that of their fields."""
 
 
 _SCALARS = (
@@ -410,7 +430,8 @@ class Estimates(Displayable, Sequence[Estimate]):
     def likely(self, name: str) -> tuple[Counts, Counts]:
         """Ends of the likely intervals of ``dram_read_bytes``, ``lookup_bytes`` or ``l2_hit_rate``, shape (L,) each.
 
-        nan stands for what the profile does not know.
+        nan stands for what is not known: widths that the profile lacks, and DRAM reads below a thousandth of the compulsory
+        bytes.
 
         Raises
         ------
@@ -420,6 +441,8 @@ class Estimates(Displayable, Sequence[Estimate]):
         if not isinstance(name, str) or name not in LIKELY:
             raise ConfigError(f"no likely interval of {shown(name)}; known: {', '.join(LIKELY)}")
         value, width = self.columns[name], self._cache_widths[name]
+        if name == "dram_read_bytes":
+            width = np.where(value < FEW_READS * self.columns["compulsory_bytes"], np.nan, width)
         if name == "l2_hit_rate":
             return np.maximum(value - width, 0.0), np.minimum(value + width, 1.0)
         return value / (1 + width), value * (1 + width)

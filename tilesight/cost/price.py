@@ -57,6 +57,8 @@ LOOP_TERMS = {
     "DRAM": ("dram",),
 }
 """Bounds of the period by the term that says what they add to the ones before."""
+ROUNDING = 1e-12
+"""Differences of times below this share of the time are 0."""
 TERMS = (
     "start",
     "descriptors",
@@ -202,7 +204,8 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
         shares = at_least_once(plan.access, each)
     else:
         shares = lookup_shares(plan.access, flowed.near, hardware)
-    moved = traffic(plan.access, flowed, shares, hardware, around.resident_share)
+    repeated = situation.cache == "warm" and situation.resident is None
+    moved = traffic(plan.access, flowed, shares, hardware, around.resident_share, repeated=repeated)
 
     steps = plan.loop.iterations
     has_tail = rounds.tail > 0
@@ -251,6 +254,8 @@ def price(plan: Plan, hardware: Profile, situation: Situation) -> Priced:
     moved = with_more(
         moved, launch.dependent_read_bytes, partial_missed, launch.dependent_written_bytes, around.dependent_spilled
     )
+    # differences of sums that are equal but for rounding
+    terms["tail"] = np.where(np.abs(terms["tail"]) < ROUNDING * total, 0.0, terms["tail"])
     terms["dram floor"] = np.maximum(floor - total, 0.0)
     tensor_s = full_steps * full.bounds["tensor"] + tail_steps * tail.bounds["tensor"]
     return Priced(

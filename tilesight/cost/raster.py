@@ -22,6 +22,10 @@ MAX_WAVES = 1 << 8
 
 What is read again is then known to 3 % of all operand reads.
 """
+FOLLOWED = 32
+"""Waves told apart by their number; later ones go on as the last of them, so that those that read alike are one."""
+EXACT = 2.0**53
+"""Whole numbers below this are exact in a float."""
 GOLDEN = 0.6180339887498949
 """Fractions of i * GOLDEN spread evenly: draws that fall in step with no period of the raster."""
 A_HEAD, A_WHOLE, A_FOOT, B = range(4)
@@ -79,13 +83,12 @@ def raster(access: Access, slots: Counts) -> Raster:
     >>> found.elements[A_HEAD], found.again[A_HEAD], found.elements[B]
     (array([32., 32.,  8.]), array([ 0., 32.,  0.]), array([16., 16., 32.]))
     """
-    tiles = access.tiles_m * access.tiles_n
-    row, wave, weight, last = _draw(np.ceil(tiles / slots))
-    start = wave * slots[row]
-    end = np.minimum(start + slots[row], tiles[row])
-    tiles_m, width = access.tiles_m[row], access.tiles_n[row]
+    heights = np.where(access.tiles_n == 1, access.tiles_m, np.minimum(access.group, access.tiles_m))  # one column: any
+    row, wave, weight, last = _unlike(*_draw(np.ceil(access.tiles_m * access.tiles_n / slots)), access, slots, heights)
+    tiles_m, width, height = access.tiles_m[row], access.tiles_n[row], heights[row]
     tile_m, tile_n = access.tile_m[row], access.tile_n[row]
-    height = np.where(width == 1, tiles_m, np.minimum(access.group[row], tiles_m))  # one column: any width is the same
+    start = wave * slots[row]
+    end = np.minimum(start + slots[row], tiles_m * width)
     groups = np.ceil(tiles_m / height)
     last_height = tiles_m - (groups - 1) * height
     head = np.floor(start / (height * width))
@@ -149,6 +152,11 @@ def raster(access: Access, slots: Counts) -> Raster:
     )
 
 
+def waves_walked(tiles: Counts, slots: Counts) -> NDArray[np.int64]:
+    """Waves of each launch that are walked, shape (L,)."""
+    return np.minimum(np.ceil(tiles / slots), MAX_WAVES).astype(np.int64)
+
+
 def _draw(count: Counts) -> tuple[NDArray[np.intp], Counts, Counts, NDArray[np.bool_]]:
     """Configuration, number and weight of the waves to walk, shape (W,), and which of them are the last."""
     walked = np.minimum(count, MAX_WAVES).astype(np.int64)
@@ -160,6 +168,45 @@ def _draw(count: Counts) -> tuple[NDArray[np.intp], Counts, Counts, NDArray[np.b
     last = place == walked[row] - 1
     weight = np.where(last, 1.0, stop - begin)
     return row, np.where(last, count[row] - 1, begin + np.floor((place * GOLDEN % 1.0) * weight)), weight, last
+
+
+def _unlike(
+    row: NDArray[np.intp],
+    wave: Counts,
+    weight: Counts,
+    last: NDArray[np.bool_],
+    access: Access,
+    slots: Counts,
+    heights: Counts,
+) -> tuple[NDArray[np.intp], Counts, Counts, NDArray[np.bool_]]:
+    """The waves that differ, each with the weight of those like it; the first ``FOLLOWED`` and the last stay by themselves.
+
+    Two full waves are alike where they begin at one place of their groups, and both or neither are in the first group and in
+    the last. Between the first and the last column of a group, the place in the column is enough.
+    """
+    late = np.flatnonzero((wave >= FOLLOWED - 1) & ~last)
+    if not len(late):
+        return row, wave, weight, last
+    of = row[late]
+    tiles_m, width, height = access.tiles_m[of], access.tiles_n[of], heights[of]
+    groups = np.ceil(tiles_m / height)
+    start = wave[late] * slots[of]
+    head, foot = np.floor(start / (height * width)), np.floor((start + slots[of] - 1) / (height * width))
+    offset = start - head * height * width
+    tall = np.where(head == groups - 1, tiles_m - (groups - 1) * height, height)
+    inside = (foot == head) & (offset >= tall) & (offset + slots[of] <= (width - 1) * tall)
+    place = np.where(inside, tall + offset % tall, offset)
+    kind = 4.0 * (head == 0) + 2.0 * (head == groups - 1) + (foot == groups - 1)
+    most = float(place.max()) + 1.0
+    if (row[-1] + 1.0) * 8.0 * most > EXACT:
+        return row, wave, weight, last
+    _, first, like = np.unique((of * 8.0 + kind) * most + place, return_index=True, return_inverse=True)
+    weight = weight.copy()
+    weight[late[first]] = np.bincount(like, weight[late])
+    stays = np.ones(len(row), dtype=bool)
+    stays[late] = False
+    stays[late[first]] = True
+    return row[stays], wave[stays], weight[stays], last[stays]
 
 
 @dataclass(frozen=True)
@@ -229,14 +276,21 @@ def _blocks(run: Counts, size: Counts | float) -> Counts:
     return np.minimum(1.0 + (size - common) / run, size) / size * run
 
 
-def scattered(where: Places, waves: Raster, kept: Counts, gpcs: float, size: float) -> Places:
-    """Who can merge where only a share of neighbours in the raster, ``kept``, shape (W,), are neighbours on the chip.
+def anywhere(waves: Raster, gpcs: float, size: float) -> Counts:
+    """Lookups / requests of sharers that are anywhere on the chip and have no neighbour, shape (4, W).
 
-    The others are anywhere: n CTAs reach G (1 - (1 - 1/G)^n) of G GPCs on average, and have no neighbour.
+    n CTAs reach G (1 - (1 - 1/G)^n) of G GPCs on average.
     """
     reach = gpcs * (1.0 - (1.0 - 1.0 / gpcs) ** waves.sharers)
     each = waves.sharers / reach
-    anywhere = np.minimum(reach * np.maximum(1.0, (each + (size - 1.0) / 2.0) / size) / waves.sharers, 1.0)
+    return np.minimum(reach * np.maximum(1.0, (each + (size - 1.0) / 2.0) / size) / waves.sharers, 1.0)
+
+
+def scattered(where: Places, alone: Counts, kept: Counts) -> Places:
+    """Who can merge where only a share of neighbours in the raster, ``kept``, shape (W,), are neighbours on the chip.
+
+    The others are :func:`anywhere`, with lookups / requests of ``alone``.
+    """
     aligned = kept * where.aligned + (1.0 - kept)
-    meeting = kept * where.meeting + (1.0 - kept) * anywhere
+    meeting = kept * where.meeting + (1.0 - kept) * alone
     return replace(where, aligned=aligned, meeting=np.minimum(meeting, aligned))

@@ -79,6 +79,8 @@ JoulesPerUnit = Annotated[float, within(0.0, 1e-8, "give joules for one flop or 
 Exponent = Annotated[float, within(0.0, 5.0, "give the exponent of slowdown = (demand / limit) ** exponent, near 0.5")]
 Share = Annotated[float, within(1e-3, 1.0, "give a share (5 % is 0.05)")]
 HalfWidth = Annotated[float, within(0.0, 10.0, "give a half-width relative to the time (5 % is 0.05)")]
+BytesHalfWidth = Annotated[float, within(0.0, 10.0, "give a half-width relative to the bytes (5 % is 0.05)")]
+RateHalfWidth = Annotated[float, within(0.0, 1.0, "give a difference of hit rates (5 points are 0.05)")]
 Kept = Annotated[
     float, within(0.0, 1.5, "give the share of mergeable requests that merge: 1 all, above 1 more than those near")
 ]

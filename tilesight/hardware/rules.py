@@ -97,6 +97,9 @@ def _by_meaning(numbers: Numbers) -> Iterator[str]:
     copies, partitions = _one(numbers, "l2.copies_one_reader"), _one(numbers, "l2.partitions")
     if copies is not None and partitions is not None and copies > partitions > 1:
         yield f"{_is(numbers, 'l2.copies_one_reader')} is above {_is(numbers, 'l2.partitions')}"
+    per_gpc, count = cast("tuple[int, ...]", numbers.get("gpc.sms_per_gpc", ())), _one(numbers, "gpc.count")
+    if per_gpc and count is not None and len(per_gpc) != count:
+        yield f"gpc.sms_per_gpc has {len(per_gpc)} entries and {_is(numbers, 'gpc.count')}; give an entry a GPC"
     start, end = _one(numbers, "power.burst_s"), _one(numbers, "power.settle_s")
     if start is not None and end is not None and start >= end:
         yield f"{_is(numbers, 'power.burst_s')} is not below {_is(numbers, 'power.settle_s')}"

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from tilesight.hardware.numbers import (
     BlockBytes,
     BusySeconds,
+    BytesHalfWidth,
     BytesPerCycle,
     BytesPerS,
     CacheBytes,
@@ -37,6 +38,7 @@ from tilesight.hardware.numbers import (
     OpsPerCycle,
     PaceSpread,
     Partitions,
+    RateHalfWidth,
     Registers,
     Requests,
     ReservedBytes,
@@ -102,6 +104,7 @@ class Gpc(Table):
 
     count: Count | None = None
     max_active_clusters: ClusterCounts | None = None
+    cluster_ctas_per_sm_max: Count | None = None  # CTAs of clusters on one SM, whatever room there is
     sms_per_gpc: tuple[Count, ...] | None = None
 
 
@@ -113,6 +116,9 @@ class Dram(Table):
     bandwidth_sustained_bytes_per_s: BytesPerS | None = None
     bandwidth_read_bytes_per_s: BytesPerS | None = None
     bandwidth_write_bytes_per_s: BytesPerS | None = None
+    bandwidth_in_order_bytes_per_s: BytesPerS | None = (
+        None  # a copy, a CTA a row, loads evicted first, streaming stores
+    )
     tiles_read_share: Share | None = None  # of the read bandwidth, what one CTA an SM with a ring of tiles reaches
     latency_s: Seconds | None = None  # a load whose address is the result of the one before, past L2
 
@@ -220,6 +226,10 @@ class Dsmem(Table):
     store_bytes_per_cycle: BytesPerCycle | None = None
     async_store_bytes_per_cycle: BytesPerCycle | None = None  # st.async, counted by an mbarrier
     round_trip_cycles: Cycles | None = None  # a store made visible by an mbarrier, and answered
+    exchange_cycles: Cycles | None = (
+        None  # partials of 16 bytes to all CTAs of the cluster, counted and merged by 8 warps
+    )
+    exchange_service_cycles: Cycles | None = None  # what each further CTA on the SM adds
 
 
 class Link(Table):
@@ -322,9 +332,9 @@ class CountedUncertainty(Table):
     Each holds nine of ten records it was taken from.
     """
 
-    dram_read: HalfWidth | None = None
-    lookup: HalfWidth | None = None
-    hit_rate: HalfWidth | None = None
+    dram_read: BytesHalfWidth | None = None
+    lookup: BytesHalfWidth | None = None
+    hit_rate: RateHalfWidth | None = None
 
 
 class CacheUncertainty(Table):

@@ -221,9 +221,7 @@ def gemm_plan(columns: GemmColumns, slots: Counts) -> Plan:
 
 def _assumptions(columns: GemmColumns) -> dict[str, NDArray[np.bool_]]:
     return {
-        "CTAs of one wave advance along k in lockstep, but for the measured loss of merging": np.full(
-            len(columns), True
-        ),
+        "CTAs of one wave drift along k at measured paces": np.full(len(columns), True),
         "registers per thread predicted: accumulators plus addresses and loop state": np.isnan(columns.registers),
         "operands transposed by a kernel of their own first: the instructions want k contiguous (row A, column B)": (
             np.logical_or(*_transposing_kernels(columns))

@@ -17,6 +17,12 @@ from tilesight.records.schema import COUNTED
 Dimension = Literal["s", "B", "Hz", "share", "count"]
 
 SECTOR_BYTES = 32
+SECTOR = "sector"
+"""The unit of sectors without a prefix, of which there are no parts."""
+COUNT_MOST = 1e18
+"""Seconds, bytes, hertz and counts above this are none of a launch."""
+GRID_MOST, BLOCK_MOST = 2**31 - 1, 1024
+"""CTAs of a grid and threads of a CTA."""
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -52,10 +58,25 @@ UNITS: dict[Dimension, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class Counter:
-    """One quantity: what it is measured in, and its names, the first one that a launch has being taken."""
+    """One quantity: what it is measured in, and its names, the first one that a launch has being taken.
+
+    ``least`` and ``most`` bound it, in its base unit; ``whole``: it has no fraction.
+    """
 
     dimension: Dimension
     names: tuple[str, ...]
+    least: float = 0.0
+    most: float = COUNT_MOST
+    whole: bool = False
+
+    def allowed(self) -> str:
+        """Its range in words."""
+        number = "a whole number" if self.whole else "a finite number"
+        return (
+            f"{number}, {self.least:.0f} or more"
+            if self.most == COUNT_MOST
+            else (f"{number}, {self.least:.0f} to {self.most:.0f}")
+        )
 
 
 COUNTERS: Mapping[str, Counter] = {
@@ -69,11 +90,11 @@ COUNTERS: Mapping[str, Counter] = {
     "l2_read_bytes": Counter("B", ("lts__t_sectors_op_read.sum",)),
     "l2_write_bytes": Counter("B", ("lts__t_sectors_op_write.sum",)),
     "clock_hz": Counter("Hz", ("sm__cycles_elapsed.avg.per_second", "smsp__cycles_elapsed.avg.per_second")),
-    "registers": Counter("count", ("launch__registers_per_thread",)),
+    "registers": Counter("count", ("launch__registers_per_thread",), whole=True),
     "smem_dynamic_bytes": Counter("B", ("launch__shared_mem_per_block_dynamic",)),
     "smem_static_bytes": Counter("B", ("launch__shared_mem_per_block_static",)),
-    "grid_size": Counter("count", ("launch__grid_size",)),
-    "block_size": Counter("count", ("launch__block_size",)),
+    "grid_size": Counter("count", ("launch__grid_size",), 1, GRID_MOST, whole=True),
+    "block_size": Counter("count", ("launch__block_size",), 1, BLOCK_MOST, whole=True),
 }
 """Our name -> counter. Bytes of sectors are 32 each."""
 

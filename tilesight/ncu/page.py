@@ -15,15 +15,15 @@ from itertools import count
 from pathlib import Path
 
 from tilesight.errors import MissingFileError, TableError, shown
-from tilesight.files import is_file
-from tilesight.ncu.names import ABSENT, COUNTERS, GPU_NAME, UNITS, Counter
+from tilesight.files import exists, is_file
+from tilesight.ncu.names import ABSENT, COUNT_MOST, COUNTERS, GPU_NAME, SECTOR, UNITS, Counter
 from tilesight.records.cells import decimal
 from tilesight.records.read import LINE_MAX
 
 LINES_SNIFFED = 1000
 LAUNCHES_MOST = 200_000
 SAID_MOST = 400
-ID, KERNEL = "ID", "Kernel Name"
+ID, PROCESS, KERNEL = "ID", "Process ID", "Kernel Name"
 NAME, UNIT, VALUE = "Metric Name", "Metric Unit", "Metric Value"
 NO_RIGHT = "ERR_NVGPUCTRPERM"
 _SEPARATED = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?")
@@ -80,7 +80,7 @@ class Launch:
         found = next(((name, self.values[name]) for name in counter.names if self.has(name)), None)
         if found is not None:
             return self._number(*found, counter, file)
-        return self._size({"grid_size": "Grid Size", "block_size": "Block Size"}.get(ours), file)
+        return self._size({"grid_size": "Grid Size", "block_size": "Block Size"}.get(ours), counter, file)
 
     def _number(self, name: str, value: tuple[str | float, str], counter: Counter, file: str) -> float:
         given, unit = value
@@ -95,9 +95,18 @@ class Launch:
         scaled = number * factors[unit]
         if counter.dimension == "share" and scaled > _SHARE_MOST:
             raise TableError(f"found {shown(given)} %; allowed: 0 to 200", file=file, line=self.line, column=name)
+        if unit == SECTOR and not number.is_integer():
+            said = f"found {shown(given)} sectors; allowed: a whole number"
+            raise TableError(said, file=file, line=self.line, column=name)
+        if number > COUNT_MOST or scaled > COUNT_MOST:
+            said = f"found {shown(given)}; allowed: no more than {COUNT_MOST:.0e}"
+            raise TableError(said, file=file, line=self.line, column=name)
+        if not counter.least <= scaled <= counter.most or (counter.whole and not scaled.is_integer()):
+            said = f"found {shown(given)}; allowed: {counter.allowed()}"
+            raise TableError(said, file=file, line=self.line, column=name)
         return scaled
 
-    def _size(self, column: str | None, file: str) -> float | None:
+    def _size(self, column: str | None, counter: Counter, file: str) -> float | None:
         """Product of the three sizes of ``(2, 66, 1)``."""
         if column is None or not self.has(column):
             return None
@@ -105,7 +114,11 @@ class Launch:
         match = _SIZE.fullmatch(text)
         if match is None:
             raise TableError(f"found {shown(text)}; allowed: (x, y, z)", file=file, line=self.line, column=column)
-        return float(int(match[1]) * int(match[2]) * int(match[3]))
+        size = int(match[1]) * int(match[2]) * int(match[3])
+        if not counter.least <= size <= counter.most:
+            said = f"found {shown(text)}; allowed: (x, y, z) with a product of {counter.allowed()}"
+            raise TableError(said, file=file, line=self.line, column=column)
+        return float(size)
 
 
 def plain_number(given: str | float) -> float | None:
@@ -150,9 +163,35 @@ def read_page(path: Path) -> list[Launch]:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise TableError(f"not readable as text in UTF-8: {error}", file=str(path)) from None
     launches = launches_of(lines, str(path))
+    if not launches and any(map(_is_header, lines)):
+        said = "a header and no launch below it: nothing was profiled, or the page was cut"
+        raise TableError(said, file=str(path))
     if not launches:
         raise TableError(f"no launch in it; Nsight Compute said: {last_words(lines)}", file=str(path))
     return launches
+
+
+def check_is_text(path: Path) -> None:
+    """Say why a file that should be output of Nsight Compute can be none, where it is that.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such file.
+    TableError
+        If it is empty or no text in UTF-8.
+    """
+    if not is_file(path):
+        why = ", which is not a regular file" if exists(path) else ""
+        raise MissingFileError(
+            f"no file {str(path)!r}{why}; give output of ncu --csv --page raw, or a report (.ncu-rep)"
+        )
+    try:
+        blank = not any(line.strip() for line in _lines(path))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise TableError(f"not readable as text in UTF-8: {error}", file=str(path)) from None
+    if blank:
+        raise TableError("the file is empty; give output of ncu --csv --page raw", file=str(path))
 
 
 def launches_of(lines: Sequence[str], file: str) -> list[Launch]:
@@ -161,7 +200,7 @@ def launches_of(lines: Sequence[str], file: str) -> list[Launch]:
     Raises
     ------
     TableError
-        If a row has more or fewer cells than the header, or there are too many launches.
+        If a row has more or fewer cells than the header, two launches of a table have one ID, or there are too many.
 
     Examples
     --------
@@ -170,13 +209,21 @@ def launches_of(lines: Sequence[str], file: str) -> list[Launch]:
     1024500000.0
     """
     launches: list[Launch] = []
-    for line, cells in _rows(lines, file):
+    seen: dict[tuple[object, ...], int] = {}
+    for table, line, cells in _rows(lines, file):
         if len(launches) == LAUNCHES_MOST:
             raise TableError(f"more than {LAUNCHES_MOST} launches; split the file", file=file, line=line)
+        before = len(launches)
         if NAME in cells:
-            _add_metric(launches, line, cells)
+            _add_metric(launches, line, cells, file)
         else:
             launches.append(Launch(len(launches) + 1, line, cells[KERNEL][0], cells))
+        if len(launches) > before:
+            one = (table, cells[ID][0], cells.get(PROCESS))
+            if one in seen:
+                said = f"found {shown(cells[ID][0])} again; allowed: one launch an ID, and line {seen[one]} has it"
+                raise TableError(said, file=file, line=line, column=ID)
+            seen[one] = line
     return launches
 
 
@@ -189,13 +236,14 @@ Cells = dict[str, tuple[str, str]]
 """Column -> cell and unit."""
 
 
-def _rows(lines: Sequence[str], file: str) -> Iterator[tuple[int, Cells]]:
-    """Rows of launches with their lines; a second header begins another table."""
+def _rows(lines: Sequence[str], file: str) -> Iterator[tuple[int, int, Cells]]:
+    """Rows of launches with the number of their table and their lines; a second header begins another table."""
+    table = 0
     header: list[str] = []
     units: list[str] = []
     for number, line in enumerate(lines, start=1):
         if _is_header(line):
-            header, units = _cells(line, file, number), []
+            header, units, table = _cells(line, file, number), [], table + 1
             continue
         if not header or not re.match(r'"[0-9]*",|[0-9]*,', line):
             continue  # a message
@@ -206,19 +254,21 @@ def _rows(lines: Sequence[str], file: str) -> Iterator[tuple[int, Cells]]:
         if not cells[0]:
             units = cells
             continue
-        yield number, dict(zip(header, zip(cells, units or [""] * len(cells), strict=True), strict=True))
+        yield table, number, dict(zip(header, zip(cells, units or [""] * len(cells), strict=True), strict=True))
 
 
-def _add_metric(launches: list[Launch], line: int, cells: Cells) -> None:
+def _add_metric(launches: list[Launch], line: int, cells: Cells, file: str) -> None:
     """A line of the long form: one metric of a launch, next to the others of it."""
-    same = {column: cells[column] for column in cells if column in (ID, "Process ID", KERNEL)}
+    same = {column: cells[column] for column in cells if column in (ID, PROCESS, KERNEL)}
     if not launches or any(launches[-1].values.get(column) != cell for column, cell in same.items()):
         others = {column: cells[column] for column in cells if column not in (NAME, UNIT, VALUE)}
         launches.append(Launch(len(launches) + 1, line, cells[KERNEL][0], dict(others)))
     if cells[NAME][0]:  # a line without is a remark on the launch
-        values = launches[-1].values
+        values, name, value = launches[-1].values, cells[NAME][0], (cells[VALUE][0], cells[UNIT][0])
         assert isinstance(values, dict)
-        values[cells[NAME][0]] = (cells[VALUE][0], cells[UNIT][0])
+        if values.setdefault(name, value) != value:  # sections repeat a metric with the same value
+            said = f"found {shown(value[0])}; allowed: {shown(values[name][0])}, which this launch has already"
+            raise TableError(said, file=file, line=line, column=name)
 
 
 def _is_header(line: str) -> bool:

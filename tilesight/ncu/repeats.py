@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilesight.errors import ConfigError, TableError
 from tilesight.kernels.gemm_config import GemmConfig
-from tilesight.ncu.names import COLUMN_OF
+from tilesight.ncu.names import COLUMN_OF, COUNTERS, GPU_NAME
 from tilesight.ncu.page import Launch
 from tilesight.ncu.points import Given, Point, points_from, select, shared_out
 from tilesight.ncu.report import read_launches
@@ -76,6 +76,9 @@ def read_counted(path: Path, points: Given | None = None, kernel: str | None = N
 def _check_repeats(point: Point, launches: Sequence[Launch], file: str) -> None:
     """Refuse launches of one point that are no repeats of each other."""
     first = launches[0]
+    for launch in launches:
+        for name in COUNTERS:
+            launch.get(name, file)  # whatever stands there must be possible, compared or not
     for launch in launches[1:]:
         if launch.kernel != first.kernel:
             raise TableError(
@@ -83,6 +86,14 @@ def _check_repeats(point: Point, launches: Sequence[Launch], file: str) -> None:
                 f"point are repeats ({point.words}); select by kernel (kernel=, --kernel) or by match in the points",
                 file=file,
                 line=launch.line,
+            )
+        if launch.gpu != first.gpu:
+            raise TableError(
+                f"found {launch.gpu or 'an unknown GPU'}; allowed: {first.gpu or 'an unknown one'}, as in line "
+                f"{first.line}: launches of one point are repeats on one GPU ({point.words})",
+                file=file,
+                line=launch.line,
+                column=GPU_NAME,
             )
         for name, words in _SAME.items():
             one, other = first.get(name, file), launch.get(name, file)

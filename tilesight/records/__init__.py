@@ -2,7 +2,7 @@
 
 from tilesight.records.gpus import canonical_gpu, is_known
 from tilesight.records.protocol import COUNTED_CACHES, PROTOCOLS, Protocol, counters
-from tilesight.records.read import Condition, Table, filter_rows, parse_where, read_table
+from tilesight.records.read import Condition, Table, filter_rows, parse_where, read_header, read_table
 from tilesight.records.requests import Requests, requests
 from tilesight.records.schema import KINDS, NCU, TableKind, recognise
 
@@ -21,6 +21,7 @@ __all__ = [
     "filter_rows",
     "is_known",
     "parse_where",
+    "read_header",
     "read_table",
     "recognise",
     "requests",

@@ -103,11 +103,7 @@ def read_table(path: str | Path, *, table: str | None = None) -> Table:
     """
     file = str(path)
     lines = _lines(Path(path))
-    _, header = next(lines, (1, None))
-    if header is None:
-        raise TableError("the file is empty; expected a header line with column names", file=file, line=1)
-    _check_header(header, file)
-    kind = _kind(header, file, table)
+    header, kind = _header_of(lines, file, table)
     kinds = kind.columns()
     parsers = [kinds.get(name, LABEL) for name in header]
     rows: list[list[Value]] = []
@@ -122,6 +118,20 @@ def read_table(path: str | Path, *, table: str | None = None) -> Table:
     by_column = zip(header, parsers, zip(*rows, strict=True), strict=True)
     columns = {name: _array(values, parser) for name, parser, values in by_column}
     return Table(file, kind, columns, np.arange(1, len(rows) + 1), np.array(line_numbers))
+
+
+def read_header(path: str | Path, *, table: str | None = None) -> TableKind:
+    """The kind of a measured table by its header alone; parameters and errors are those of :func:`read_table`."""
+    return _header_of(_lines(Path(path)), str(path), table)[1]
+
+
+def _header_of(lines: Iterator[tuple[int, list[str]]], file: str, table: str | None) -> tuple[list[str], TableKind]:
+    """The first line, and the kind of table that it begins."""
+    _, header = next(lines, (1, None))
+    if header is None:
+        raise TableError("the file is empty; expected a header line with column names", file=file, line=1)
+    _check_header(header, file)
+    return header, _kind(header, file, table)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:

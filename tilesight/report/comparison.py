@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tilesight.compare import Result
 from tilesight.compare.scores import REGIMES
@@ -52,6 +53,7 @@ _L2 = {
     "dram_read_mape_deep_k": ("DRAM reads at deep k", "{:.1f} %"),
     "dram_bytes_mape": ("DRAM reads and writes", "{:.1f} %"),
     "lookup_mape": ("L2 lookups, mean absolute error", "{:.1f} %"),
+    "crossing_mape": ("L2 partition crossings, mean absolute error", "{:.1f} %"),
     "hit_rate_mae_pp": ("hit rate, mean error", "{:.2f} points"),
     "hit_rate_p90_pp": ("hit rate, 90th percentile of error", "{:.2f} points"),
 }
@@ -102,13 +104,13 @@ def _points(result: Result) -> Iterator[Block]:
             for name, words in _QUANTITIES.items()
             if name in point["quantities"]
         ]
-        yield Grid(("<quantity", "predicted", "measured", "spread", "error"), rows, title)
+        yield Grid(("<quantity", "predicted", "likely", "measured", "spread", "error"), rows, title)
     if len(points) > POINTS_MOST:
         yield Lines([f"{len(points) - POINTS_MOST} more points: --json and --rows hold them all"])
 
 
-def _cells(name: str, quantity: dict[str, float | None]) -> tuple[str, str, str, str]:
-    """Predicted, measured, spread and error in words; what is not known is left empty."""
+def _cells(name: str, quantity: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """Predicted, likely, measured, spread and error in words; what is not known is left empty."""
     form = format_seconds if name == "time_s" else format_hz if name == "clock_hz" else format_bytes
     share = name == "l2_hit_rate"
 
@@ -119,7 +121,9 @@ def _cells(name: str, quantity: dict[str, float | None]) -> tuple[str, str, str,
         return "" if number is None else form.format(number)
 
     error = percent(quantity["error"], "{:+.1f} points" if share else "{:+.1f} %")
-    return value(quantity["predicted"]), value(quantity["measured"]), percent(quantity["spread"], "{:.1f} %"), error
+    likely = " to ".join(map(value, quantity["likely"] or ()))
+    spread = percent(quantity["spread"], "{:.1f} %")
+    return value(quantity["predicted"]), likely, value(quantity["measured"]), spread, error
 
 
 def _configs(result: Result) -> str:

@@ -107,7 +107,8 @@ def _answer(estimate: Estimate) -> Iterator[tuple[str, str]]:
     below = f", {_below_the_roofline(estimate)}" if ratio < 1 else ""
     yield "roofline", f"{format_seconds(estimate.roofline_s)}; the estimate is {ratio:.2f} times that{below}"
     yield "bound by", binds(estimate)
-    yield "regime", estimate.regime
+    of_cache = f", {estimate.cache_regime} in the cache" if estimate.cache_regime != estimate.regime else ""
+    yield "regime", f"{estimate.regime}{of_cache}"
     yield "state", f"{in_state(estimate.state)}: {estimate.clock_hz / 1e6:.0f} MHz"
     yield from what_if(estimate)
     yield "launch", _launch(estimate)
@@ -199,16 +200,22 @@ def _range(estimate: Estimate, name: str, form: Callable[[float], str]) -> str:
 
 def _bytes(estimate: Estimate) -> Iterator[tuple[str, str]]:
     noise = quiet_bytes(estimate.compulsory_bytes)
-    read, write, dirty = (
+    read, late, write, dirty = (
         value if value > noise else 0.0
-        for value in (estimate.dram_read_bytes, estimate.dram_write_bytes, estimate.dirty_after_bytes)
+        for value in (
+            estimate.dram_read_bytes,
+            estimate.drift_read_bytes,
+            estimate.dram_write_bytes,
+            estimate.dirty_after_bytes,
+        )
     )
     yield "asked by CTAs", bytes_said(estimate.requested_bytes)
     looked_up, hit_rate = bytes_said(estimate.lookup_bytes), format_percent(estimate.l2_hit_rate)
     hits = _range(estimate, "l2_hit_rate", format_percent)
     yield "L2 lookups", f"{looked_up}{_range(estimate, 'lookup_bytes', bytes_said)}, {hit_rate} hit{hits}"
     ratio = (read + write) / estimate.compulsory_bytes
-    reads = f"{bytes_said(read)} read{_range(estimate, 'dram_read_bytes', bytes_said) if read else ''}"
+    drift = f", {bytes_said(late)} of them by drift" if read and late else ""
+    reads = f"{bytes_said(read)} read{drift}{_range(estimate, 'dram_read_bytes', bytes_said) if read else ''}"
     yield "DRAM", f"{reads} + {bytes_said(write)} written, {ratio:.2f} times the compulsory"
     yield "compulsory", bytes_said(estimate.compulsory_bytes)
     left = ", ".join(

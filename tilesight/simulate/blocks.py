@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilesight.errors import ConfigError, PlanError, shown
+from tilesight.simulate.given import real
 from tilesight.simulate.memory import L2
 from tilesight.simulate.stream import Stream
 
@@ -66,12 +67,13 @@ class Blocks:
 
     def place(self, resident: Mapping[str, float], memory: L2) -> None:
         """Put the given shares of tensors into L2: block i of a tensor where i * share passes a whole number."""
+        if not isinstance(resident, Mapping):
+            raise ConfigError(f"resident = {shown(resident)}; give shares by tensor, such as {{'x': 0.5}}")
         names = {operand.tensor for operand in self.stream.operands} | {self.stream.output}
         for name, share in resident.items():
             if name not in names:
-                raise PlanError(f"resident = {name!r}, but the stream has {', '.join(sorted(names))}")
-            if not 0 <= share <= 1:
-                raise ConfigError(f"resident share of {name!r} = {shown(share)}; give 0 to 1")
+                raise PlanError(f"resident = {shown(name)}, but the stream has {', '.join(sorted(names))}")
+            share = real(f"resident share of {name!r}", share, ConfigError, "a share", 0.0, 1.0)
             sizes = self._sizes(name)
             for i, (block, size) in enumerate(sorted(sizes.items())):
                 if int((i + 1) * share + 1e-9) > int(i * share + 1e-9):

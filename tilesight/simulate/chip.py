@@ -4,15 +4,19 @@ CTAs are launched GPC by GPC and TPC by TPC, so that SMs next to each other in l
 """
 
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import inf
+from os import PathLike
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesight.errors import ConfigError, UnsupportedError, shown
+from tilesight.hardware.load import load_profile
 from tilesight.hardware.profile import Profile
+from tilesight.simulate.given import SECONDS_MOST, real
 
+Hardware = Profile | str | PathLike[str]
 Sides = Literal["halves", "parity"]
 
 
@@ -25,7 +29,7 @@ class Chip:
     partitions: int
 
 
-def chip_of(hardware: Profile, sides: Sides = "halves") -> Chip:
+def chip_of(hardware: Hardware, sides: Sides = "halves") -> Chip:
     """SMs, GPCs and sides of a GPU.
 
     GPCs hold ``gpc.sms_per_gpc`` SMs each where the profile knows them. Otherwise ``gpc.count`` of them share the SMs
@@ -33,6 +37,8 @@ def chip_of(hardware: Profile, sides: Sides = "halves") -> Chip:
 
     Parameters
     ----------
+    hardware
+        A profile, its name or the path of its TOML file.
     sides
         ``"halves"``: the first GPCs in launch order on one side; ``"parity"``: GPCs in turn.
 
@@ -50,6 +56,9 @@ def chip_of(hardware: Profile, sides: Sides = "halves") -> Chip:
     >>> len(chip.gpc), len(chip.side), chip.partitions
     (132, 8, 2)
     """
+    hardware = load_profile(hardware)
+    if not isinstance(sides, str) or sides not in ("halves", "parity"):
+        raise ConfigError(f"sides = {shown(sides)}; give 'halves' or 'parity'")
     partitions = hardware.l2.partitions or 1
     known = hardware.gpc.sms_per_gpc
     if known is not None:
@@ -63,16 +72,18 @@ def chip_of(hardware: Profile, sides: Sides = "halves") -> Chip:
     else:
         count = int(hardware.require("gpc.count"))
         gpc = np.arange(hardware.sm_count) * count // hardware.sm_count
-    if sides not in ("halves", "parity"):
-        raise ConfigError(f"sides = {shown(sides)}; give 'halves' or 'parity'")
     numbers = range(count)
     side = [each * partitions // count if sides == "halves" else each % partitions for each in numbers]
     return Chip(tuple(gpc.tolist()), tuple(side), partitions)
 
 
+SPREAD_MOST = 10.0
+"""Relative standard deviation of a speed."""
+
+
 @dataclass(frozen=True)
 class Pace:
-    """How far SMs differ in speed: relative standard deviations, 0 and more, and how late tiles start.
+    """How far SMs differ in speed: relative standard deviations, 0 to 10, and how late tiles start.
 
     Attributes
     ----------
@@ -98,9 +109,9 @@ class Pace:
 
     def __post_init__(self) -> None:
         for entry in fields(self):
-            value = getattr(self, entry.name)
-            if not (isfinite(value) and value >= 0):
-                raise ConfigError(f"{entry.name} = {shown(value)}; give a standard deviation, 0 or more")
+            most = SECONDS_MOST if entry.name == "start_spread_s" else SPREAD_MOST
+            value = real(entry.name, getattr(self, entry.name), ConfigError, "a standard deviation", 0.0, most)
+            object.__setattr__(self, entry.name, value)
 
     def sm_factors(self, chip: Chip, crowded: bool, rng: np.random.Generator) -> NDArray[np.float64]:
         """Time of a step over its mean, for each SM, shape (sms,): exp of normal deviates, so that none is negative."""
@@ -134,24 +145,30 @@ class Service:
 
     def __post_init__(self) -> None:
         for name in ("near_s", "far_s", "dram_s"):
-            if not (isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise ConfigError(f"{name} = {shown(getattr(self, name))}; give seconds, 0 or more")
+            value = real(name, getattr(self, name), ConfigError, "seconds", 0.0, SECONDS_MOST)
+            object.__setattr__(self, name, value)
         for name in ("lookup_bytes_per_s", "dram_bytes_per_s"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name} = {shown(getattr(self, name))}; give bytes per second, inf for no limit")
+            value = real(name, getattr(self, name), ConfigError, "bytes per second (inf for no limit)", 1.0, inf)
+            object.__setattr__(self, name, value)
 
 
-def service_of(hardware: Profile) -> Service:
+def service_of(hardware: Hardware) -> Service:
     """Latencies of dependent loads, and the rates of L2 lookups and of DRAM (a copy's, since it also takes writes).
+
+    An L2 of one partition has no far side: where the profile does not tell near from far, ``l2.latency_s`` is taken.
 
     Raises
     ------
     UnsupportedError
         If the profile lacks one of them; the error names it.
     """
+    hardware = load_profile(hardware)
+    one_side = (hardware.l2.partitions or 1) == 1
+    near = "l2.latency_s" if one_side and hardware.l2.latency_near_s is None else "l2.latency_near_s"
+    far = near if one_side and hardware.l2.latency_far_s is None else "l2.latency_far_s"
     return Service(
-        near_s=hardware.require("l2.latency_near_s"),
-        far_s=hardware.require("l2.latency_far_s"),
+        near_s=hardware.require(near),
+        far_s=hardware.require(far),
         dram_s=hardware.require("dram.latency_s"),
         lookup_bytes_per_s=hardware.require("l2.lookup_bytes_per_s"),
         dram_bytes_per_s=hardware.require("dram.bandwidth_sustained_bytes_per_s"),

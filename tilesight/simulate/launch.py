@@ -9,23 +9,24 @@ hits, until it arrives for misses, up to a number of requests.
 """
 
 from collections.abc import Mapping
-from math import isfinite
-
-import numpy as np
 
 from tilesight.errors import ConfigError, PlanError, shown
-from tilesight.hardware.profile import Profile
+from tilesight.hardware.load import load_profile
 from tilesight.simulate.advance import Run
 from tilesight.simulate.blocks import Blocks
-from tilesight.simulate.chip import Chip, Pace, Service, Sides, chip_of, service_of
+from tilesight.simulate.chip import Hardware, Pace, Service, Sides, chip_of, service_of
+from tilesight.simulate.given import SECONDS_MOST, real, truth, whole
 from tilesight.simulate.memory import L2
 from tilesight.simulate.result import Simulated, counted_hit_rate, spread_at
 from tilesight.simulate.stream import Stream
 
+STEP_LEAST_S = 1e-15
+"""A step takes some time."""
+
 
 def simulate(
     stream: Stream,
-    hardware: Profile,
+    hardware: Hardware,
     *,
     slots: int,
     stages: int,
@@ -52,7 +53,8 @@ def simulate(
     stream
         CTAs in launch order.
     hardware
-        Gives SMs, GPCs, the size of L2, its partitions, how requests merge, latencies and rates.
+        A profile, its name or the path of its TOML file. Gives SMs, GPCs, the size of L2, its partitions, how requests
+        merge, latencies and rates.
     slots
         CTAs at work at once; slot i is on SM i mod (slots / ctas_per_sm), SMs counted in launch order.
     stages
@@ -84,30 +86,50 @@ def simulate(
     Raises
     ------
     ConfigError
-        If a number is out of range, or slots do not fit on the SMs.
+        If an argument is of the wrong kind or out of range, or slots do not fit on the SMs.
+    UnknownProfileError, ProfileError, MissingFileError
+        If ``hardware`` names no profile, or a broken one.
     PlanError
-        If ``resident`` names a tensor that the stream lacks, or steps of an operand do not begin at a block.
+        If ``stream`` is none, ``resident`` names a tensor that it lacks, or steps of an operand do not begin at a block.
     UnsupportedError
         If the profile lacks a number; the error names it.
 
     Examples
     --------
-    >>> from tilesight.hardware.load import load_profile
     >>> from tilesight.simulate import shared_region, simulate
-    >>> hw = load_profile("h200_sxm")
-    >>> found = simulate(shared_region(ctas=132, steps=64, step_bytes=16384.0), hw, slots=132, stages=4, step_s=1e-6)
+    >>> stream = shared_region(ctas=132, steps=64, step_bytes=16384.0)
+    >>> found = simulate(stream, "h200_sxm", slots=132, stages=4, step_s=1e-6)
     >>> found.dram_read_bytes == 64 * 16384
     True
     """
+    if not isinstance(stream, Stream):
+        raise PlanError(f"stream = {shown(stream)}; give a Stream, such as tiled_product(access)")
+    hardware = load_profile(hardware)
     chip = chip_of(hardware, sides)
-    _check(stream, slots, stages, step_s, ctas_per_sm, tile_s, steps_per_block, chip)
+    slots, stages, ctas_per_sm, steps_per_block = (
+        whole(name, value, ConfigError)
+        for name, value in {
+            "slots": slots,
+            "stages": stages,
+            "ctas_per_sm": ctas_per_sm,
+            "steps_per_block": steps_per_block,
+        }.items()
+    )
+    if slots > len(chip.gpc) * ctas_per_sm:
+        raise ConfigError(f"slots = {shown(slots)} on {len(chip.gpc)} SMs of {shown(ctas_per_sm)}; give no more")
+    step_s = real("step_s", step_s, ConfigError, "seconds", STEP_LEAST_S, SECONDS_MOST)
+    tile_s = real("tile_s", tile_s, ConfigError, "seconds", 0.0, SECONDS_MOST)
+    persistent, seed = truth("persistent", persistent, ConfigError), whole("seed", seed, ConfigError, 0)
+    for name, given, kind in (("pace", pace, Pace), ("service", service, Service)):
+        if given is not None and not isinstance(given, kind):
+            raise ConfigError(f"{name} = {shown(given)}; give a {kind.__name__}, or None")
     merged = int(hardware.require("merging.requests_async")) if requests is None else requests
+    merged = whole("requests", merged, ConfigError)
     window = hardware.require("merging.window_l2_s") if window_s is None else window_s
-    if merged < 1 or not window >= 0:
-        raise ConfigError(f"requests = {shown(merged)}, window_s = {shown(window)}; give 1 or more, and 0 or more")
+    window = real("window_s", window, ConfigError, "seconds")
     memory = L2(hardware.l2.capacity_bytes, chip.partitions, service_of(hardware) if service is None else service)
     blocks = Blocks(stream, steps_per_block)
-    blocks.place(resident or {}, memory)
+    blocks.place({} if resident is None else resident, memory)
     run = Run(stream, blocks, memory, chip, stages)
     run.set_merging(merged, window)
     run.set_pace(pace or Pace(), step_s, slots, ctas_per_sm, seed)
@@ -130,27 +152,3 @@ def simulate(
         seconds=seconds,
         spread_steps=spread_at([slot.ends_s for slot in run.slots], [slot.done for slot in run.slots], seconds),
     )
-
-
-def _check(
-    stream: Stream,
-    slots: int,
-    stages: int,
-    step_s: float,
-    ctas_per_sm: int,
-    tile_s: float,
-    steps_per_block: int,
-    chip: Chip,
-) -> None:
-    """Refuse numbers out of range, by name."""
-    if not isinstance(stream, Stream):
-        raise PlanError(f"stream = {shown(stream)}; give a Stream, such as tiled_product(access)")
-    counts = {"slots": slots, "stages": stages, "ctas_per_sm": ctas_per_sm, "steps_per_block": steps_per_block}
-    for name, value in counts.items():
-        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"{name} = {shown(value)}; give a whole number, 1 or more")
-    for name, seconds, least in (("step_s", step_s, "above 0"), ("tile_s", tile_s, "0 or more")):
-        if not (isfinite(seconds) and (seconds > 0 or (seconds == 0 and name == "tile_s"))):
-            raise ConfigError(f"{name} = {shown(seconds)}; give seconds, {least}")
-    if slots > len(chip.gpc) * ctas_per_sm:
-        raise ConfigError(f"slots = {slots} on {len(chip.gpc)} SMs of {ctas_per_sm}; give no more")

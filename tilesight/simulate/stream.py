@@ -13,6 +13,17 @@ from numpy.typing import NDArray
 
 from tilesight.errors import PlanError, shown
 from tilesight.plan.tile import Counts
+from tilesight.simulate.given import (
+    BYTES_MOST,
+    STEPS_MOST,
+    TILES_MOST,
+    integers,
+    real,
+    reals,
+    truth,
+    whole,
+    word,
+)
 
 Integers = NDArray[np.int64]
 
@@ -26,7 +37,8 @@ class Operand:
     tensor
         Name; operands of one name share tiles.
     tile
-        Tile that each CTA walks, shape (ctas,).
+        Tile that each CTA walks, shape (ctas,): whole numbers of any dtype, kept as int64. Tiles of a tensor are numbered
+        from 0 on without large gaps, below 10 million: what is kept of a tensor grows with the largest number.
     step_bytes
         Bytes that each CTA moves in a step, shape (ctas,); 0 where it takes no part.
     first, count
@@ -41,7 +53,8 @@ class Operand:
     Raises
     ------
     PlanError
-        If arrays differ in shape, or a number is negative, not finite or 0 where it must not be.
+        If arrays differ in shape, or a value is of the wrong kind, negative, not finite, too large or 0 where it must
+        not be.
     """
 
     tensor: str
@@ -54,12 +67,24 @@ class Operand:
     copies: int = 1
 
     def __post_init__(self) -> None:
-        _check_array(f"tile of {self.tensor!r}", self.tile, len(self.tile), whole=True)
-        _check_array(f"step_bytes of {self.tensor!r}", self.step_bytes, len(self.tile))
-        for name, least in (("first", 0), ("count", 1), ("period", 1), ("copies", 1)):
+        tensor = word("tensor of an operand", self.tensor, PlanError)
+        of = f"of operand {tensor!r}"
+        given: dict[str, object] = {
+            "tensor": tensor,
+            "tile": integers(f"tile {of}", self.tile, 0, TILES_MOST - 1),
+            "step_bytes": reals(f"step_bytes {of}", self.step_bytes, BYTES_MOST),
+            "writes": truth(f"writes {of}", self.writes, PlanError),
+            "copies": whole(f"copies {of}", self.copies, PlanError, 1, STEPS_MOST),
+            "first": whole(f"first {of}", self.first, PlanError, 0, STEPS_MOST),
+        }
+        for name in ("count", "period"):
             value = getattr(self, name)
-            if value is not None and not value >= least:
-                raise PlanError(f"{name} = {shown(value)} of operand {self.tensor!r}; give {least} or more")
+            given[name] = None if value is None else whole(f"{name} {of}", value, PlanError, 1, STEPS_MOST)
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        if self.tile.shape != self.step_bytes.shape:
+            sizes = f"{len(self.tile)} values of tile and {len(self.step_bytes)} of step_bytes"
+            raise PlanError(f"operand {tensor!r} has {sizes}; give one value for each CTA")
 
     def stop(self, steps: Integers) -> Integers:
         """Step behind the last that touches it, shape (ctas,)."""
@@ -108,9 +133,17 @@ class Stream:
     output: str = "output"
 
     def __post_init__(self) -> None:
+        operands = tuple(self.operands) if isinstance(self.operands, list | tuple) else (self.operands,)
+        for operand in operands:
+            if not isinstance(operand, Operand) or not isinstance(self.operands, list | tuple):
+                raise PlanError(f"operands = {shown(self.operands)}; give a tuple of Operand")
+        object.__setattr__(self, "operands", operands)
+        object.__setattr__(self, "steps", integers("steps", self.steps, 1, STEPS_MOST))
+        object.__setattr__(self, "output_bytes", reals("output_bytes", self.output_bytes, BYTES_MOST))
+        object.__setattr__(self, "output", word("output", self.output, PlanError))
         ctas = len(self.steps)
-        _check_array("steps", self.steps, ctas, whole=True, least=1)
-        _check_array("output_bytes", self.output_bytes, ctas)
+        if len(self.output_bytes) != ctas:
+            raise PlanError(f"output_bytes has {len(self.output_bytes)} values; give one for each of {ctas} CTAs")
         for operand in self.operands:
             if len(operand.tile) != ctas:
                 raise PlanError(f"operand {operand.tensor!r} has {len(operand.tile)} CTAs, the stream {ctas}")
@@ -181,13 +214,13 @@ def own_regions(ctas: int, steps: int, step_bytes: float, passes: int = 1, outpu
     >>> stream.requested_bytes, stream.distinct_read_bytes
     (2400.0, 800.0)
     """
-    tiles = np.arange(_whole("ctas", ctas), dtype=np.int64)
+    tiles = np.arange(whole("ctas", ctas, PlanError, 1, TILES_MOST), dtype=np.int64)
     return _regions(tiles, steps, step_bytes, passes, output_bytes)
 
 
 def shared_region(ctas: int, steps: int, step_bytes: float, passes: int = 1, output_bytes: float = 0.0) -> Stream:
     """All CTAs read the same region, ``steps`` of ``step_bytes``, ``passes`` times over."""
-    tiles = np.zeros(_whole("ctas", ctas), dtype=np.int64)
+    tiles = np.zeros(whole("ctas", ctas, PlanError, 1, TILES_MOST), dtype=np.int64)
     return _regions(tiles, steps, step_bytes, passes, output_bytes)
 
 
@@ -200,33 +233,22 @@ def read_write_read(ctas: int, steps: int, step_bytes: float) -> Stream:
     >>> stream.requested_bytes, stream.written_bytes, len(stream)
     (2400.0, 800.0, 2)
     """
-    tiles = np.arange(_whole("ctas", ctas), dtype=np.int64)
-    sizes = np.full(ctas, float(step_bytes))
+    tiles = np.arange(whole("ctas", ctas, PlanError, 1, TILES_MOST), dtype=np.int64)
+    steps = whole("steps", steps, PlanError, 1, STEPS_MOST // 2)
+    sizes = np.full(len(tiles), real("step_bytes", step_bytes, PlanError, "bytes", 0.0, BYTES_MOST))
     operands = (
-        Operand("x", tiles, sizes, count=_whole("steps", steps)),
+        Operand("x", tiles, sizes, count=steps),
         Operand("y", tiles, sizes, count=steps, writes=True),
         Operand("y", tiles, sizes, first=steps, count=steps),
     )
-    return Stream(operands, np.full(ctas, 2 * steps, dtype=np.int64), np.zeros(ctas))
+    return Stream(operands, np.full(len(tiles), 2 * steps, dtype=np.int64), np.zeros(len(tiles)))
 
 
 def _regions(tiles: Integers, steps: int, step_bytes: float, passes: int, output_bytes: float) -> Stream:
     ctas = len(tiles)
-    operand = Operand("x", tiles, np.full(ctas, float(step_bytes)), period=_whole("steps", steps))
-    total = np.full(ctas, steps * _whole("passes", passes), dtype=np.int64)
-    return Stream((operand,), total, np.full(ctas, float(output_bytes)))
-
-
-def _whole(name: str, value: int) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise PlanError(f"{name} = {shown(value)}; give a whole number, 1 or more")
-    return int(value)
-
-
-def _check_array(name: str, values: NDArray[np.generic], ctas: int, *, whole: bool = False, least: int = 0) -> None:
-    if np.shape(values) != (ctas,) or ctas == 0:
-        raise PlanError(f"{name} has shape {np.shape(values)}; give one value for each CTA, at least one")
-    if whole and not np.issubdtype(values.dtype, np.integer):
-        raise PlanError(f"{name} has dtype {values.dtype}; give whole numbers")
-    if not np.all(np.isfinite(values.astype(float)) & (values.astype(float) >= least)):
-        raise PlanError(f"{name} holds {shown(values)}; give finite values, {least} or more")
+    steps = whole("steps", steps, PlanError, 1, STEPS_MOST)
+    passes = whole("passes", passes, PlanError, 1, STEPS_MOST // steps)
+    sizes = np.full(ctas, real("step_bytes", step_bytes, PlanError, "bytes", 0.0, BYTES_MOST))
+    output = np.full(ctas, real("output_bytes", output_bytes, PlanError, "bytes", 0.0, BYTES_MOST))
+    operand = Operand("x", tiles, sizes, period=steps)
+    return Stream((operand,), np.full(ctas, steps * passes, dtype=np.int64), output)

@@ -5,6 +5,7 @@ import numpy as np
 from tilesight.errors import PlanError, shown
 from tilesight.plan.access import Access
 from tilesight.plan.tile import Counts
+from tilesight.simulate.given import TILES_MOST, whole
 from tilesight.simulate.stream import Integers, Operand, Stream
 
 
@@ -19,7 +20,7 @@ def tiled_product(access: Access, row: int = 0) -> Stream:
     Raises
     ------
     PlanError
-        If the batch has no such row.
+        If the batch has no such row, ``access`` is no Access of positive numbers, or has more than 10 million CTAs.
 
     Examples
     --------
@@ -34,24 +35,33 @@ def tiled_product(access: Access, row: int = 0) -> Stream:
     >>> stream.requested_bytes, float(access.requested_bytes[0] + access.c_bytes[0])
     (2621440.0, 2621440.0)
     """
-    if not -len(access.m) <= row < len(access.m):
-        raise PlanError(f"row = {shown(row)} of a batch of {len(access.m)}")
+    if not isinstance(access, Access):
+        raise PlanError(f"access = {shown(access)}; give an Access")
+    length = len(access.m)
+    row = whole("row", row, PlanError, -length, length - 1)
+    for name, values in vars(access).items():
+        least = 0.0 if name in ("element_bytes", "output_bytes") else 1.0
+        if not (np.isfinite(values[row]) and values[row] >= least):
+            raise PlanError(f"{name} of row {row} = {shown(values[row])}; give a finite number, {least:g} or more")
 
     def number(name: str) -> float:
         return float(getattr(access, name)[row])
 
-    def whole(name: str) -> int:
+    def integer(name: str) -> int:
         return int(getattr(access, name)[row])
 
-    shared_a, shared_b = whole("multicast_a"), whole("multicast_b")  # CTAs along n, and along m, of a cluster
-    clusters_m, clusters_n = -(-whole("tiles_m") // shared_b), -(-whole("tiles_n") // shared_a)
-    group = min(max(whole("group") // shared_b, 1), clusters_m)
+    shared_a, shared_b = integer("multicast_a"), integer("multicast_b")  # CTAs along n, and along m, of a cluster
+    clusters_m, clusters_n = -(-integer("tiles_m") // shared_b), -(-integer("tiles_n") // shared_a)
+    group = min(max(integer("group") // shared_b, 1), clusters_m)
+    ctas = clusters_m * clusters_n * shared_a * shared_b * integer("parts")
+    if ctas > TILES_MOST:
+        raise PlanError(f"{ctas} CTAs; a stream has {TILES_MOST} at most")
     cluster_row, cluster_column = _raster(clusters_m, clusters_n, group)
     place = np.arange(shared_a * shared_b)
     tile_row = (cluster_row[:, None] * shared_b + place % shared_b).ravel()
     tile_column = (cluster_column[:, None] * shared_a + place // shared_b).ravel()
 
-    parts = whole("parts")
+    parts = integer("parts")
     part = np.repeat(np.arange(parts), len(tile_row))
     tile_row, tile_column = np.tile(tile_row, parts), np.tile(tile_column, parts)
     rows = _clipped(tile_row, number("tile_m"), number("m"))
