@@ -22,11 +22,12 @@ cost/ occupancy clock merging throughput schedule cycles body modulo orders repl
 cost/ envelope ends reuse raster geometry drift cache network roofline price gemm_body estimate explanation
 simulate/ given stream tiles chip memory blocks advance result launch
 kernels/ instructions gemm_config gemm_legal gemm attention reduction elementwise collective fused registry
-dsmem/ workload catalogue published rates staging traffic alternatives times answer verdict measured
+dsmem/ workload catalogue published rates staging traffic alternatives times answer verdict
 fusion/
 serving/
 candidates search compose
 records/ gpus cells given schema read protocol requests
+dsmem/ measured
 ncu/ names page report points repeats
 compare/ scores predictions beside result owners run
 check

@@ -3,7 +3,7 @@
    Launch     P = 1, 2, 4, 8, 16; grid, block and dynamic shared memory as given, --smem bytes a CTA
    On chip    the given dynamic shared memory, not touched
    Traffic    none                                             Bound  latency
-   Work       a row: `published` K barriers of the cluster (2 a stage); `fast` K / 2 exchanges of --words floats by st.async;
+   Work       a row: `published` K barriers of the cluster (2 a stage); `fast` K / 2 exchanges of 4 floats by st.async;
               P = 1: K barriers of the CTA
    Checked    fast: the exchanged sums are those of all CTAs
    Model      tilesight/dsmem: control time, equation 9's T_ctrl = seconds - seconds of P = 1
@@ -11,6 +11,7 @@
    Targets    sm_90a sm_100a sm_103a sm_120a (others: no clusters)
    Build      nvcc -O3 -std=c++17 -lineinfo -gencode=arch=compute_90a,code=sm_90a -Xptxas -v control.cu -o control
    Run        ./control --rows 4096 --barriers 2 --smem 204800 --block 256       one JSON line a point */
+#include "options.cuh"
 #include "row_launch.cuh"
 using namespace ts;
 
@@ -49,8 +50,14 @@ __global__ void __launch_bounds__(MOST_BLOCK) control_kernel(int rows, int clust
 
 int main(int argc, char** argv) {
   const Args args(argc, argv);
+  check_options("control", args.words,
+                {number("--rows", 1, MOST_INT), number("--barriers", 0, 1000000), number("--block", 32, MOST_BLOCK),
+                 number("--repeats", 1, 1000000), numbers("--smem", 0, 232448), numbers("--cluster", 1, MOST_CLUSTER)});
   const int rows = args.get("--rows", 4096), barriers = args.get("--barriers", 2), block = args.get("--block", 256);
   const int repeats = args.get("--repeats", 7);
+  if (block % 32) refuse("control: --block " + std::to_string(block) + "; give whole warps, multiples of 32");
+  for (int cluster : args.list("--cluster", "1,2,4,8,16"))
+    if (cluster & (cluster - 1)) refuse("control: --cluster " + std::to_string(cluster) + "; give 1, 2, 4, 8 or 16");
   if (capability() < 90) return skipped("control", "no clusters below compute capability 9.0"), 0;
   auto* wrong = device_alloc<int>(1);
   CHECK(cudaMemset(wrong, 0, 4));

@@ -1,4 +1,7 @@
 /* quantise_int8: q = round(x / scale), half to even, with scale = max |x| / 127 of the row; a row of zeros gives scale 0, zeros.
+   Defined    for finite x. In any case q is -127 to 127: a row with infinite elements gives scale inf, their signs times 127
+              and 0 elsewhere; elements that are no number don't count for the scale, and their q is any. Where the scale is
+              below the least normal float its rounding may make quotients larger than 127: these are 127 too
    Shapes     x: (rows, cols) row-major, float or bf16; q: int8, the same shape; scale: rows floats; any rows >= 1, cols >= 1
    Launch     row_launch.cuh: cluster P = 2, 4, 8, 16, staged and reread; block <= 512, persistent or one row a CTA
    On chip    x of a slice in a ring of slots and in registers (see row_kernel.cuh)
@@ -33,7 +36,10 @@ struct QuantiseInt8 {
     for (double v : in[0]) most = std::max(most, std::fabs(v));
     scale = most / 127;
     const float rounded = (float)most / 127;
-    for (size_t i = 0; i < in[0].size(); ++i) out[0][i] = most == 0 ? 0 : std::nearbyint((float)in[0][i] / rounded);
+    for (size_t i = 0; i < in[0].size(); ++i) {
+      const float x = (float)in[0][i], q = rounded == 0 ? 0 : std::isinf(x) ? std::copysign(127.0f, x) : x / rounded;
+      out[0][i] = std::min(127.0, std::max(-127.0, (double)std::nearbyint(q)));
+    }
   }
 
   using Partial = Largest;
@@ -50,6 +56,8 @@ struct QuantiseInt8 {
   __device__ static Final finish(const Partial& p, int) {
     const float scale = p.most / 127, factor = scale < 1e-25f ? 1.2676506e30f : 1;  // 2^100
     const float divisor = scale * factor;
+    // infinite scale: apply() takes finite elements to less than 1/2, and keeps the signs of infinite ones
+    if (isinf(scale)) return {scale, 1, -1, 7.1746481e-43f};  // 2^-140
     return {scale, factor, divisor, scale > 0 ? __fdiv_rn(1, divisor) : 0};
   }
   template <int V> __device__ static void apply(const Final& f, const float (&v)[1][V], float (&out)[1][V]) {

@@ -42,8 +42,12 @@ __device__ __forceinline__ void store_vector(float* p, const float (&v)[4], int 
 __device__ __forceinline__ void store_vector(bf16* p, const float (&v)[8], int hint) {
   put((uint4*)p, make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])), hint);
 }
-// Rounds to a whole number, half to even: it lies in the low bits of the sum. |v| < 2^22.
-__device__ __forceinline__ uint32_t rounded(float v) { return __float_as_uint(v + 12582912.0f); }
+// Rounds to a whole number, half to even: it lies in the low bits of the sum, which is 1.5 * 2^23 + v. Bits of such floats
+// order as integers do: what is beyond 127, infinite or no number, ends at -127 or 127.
+__device__ __forceinline__ uint32_t rounded(float v) {
+  constexpr int ZERO = 0x4B400000;
+  return (uint32_t)min(max(__float_as_int(v + 12582912.0f), ZERO - 127), ZERO + 127);
+}
 __device__ __forceinline__ uint32_t pack_int8(float a, float b, float c, float d) {
   const uint32_t low = __byte_perm(rounded(a), rounded(b), 0x0040);
   return __byte_perm(low, __byte_perm(rounded(c), rounded(d), 0x0040), 0x5410);

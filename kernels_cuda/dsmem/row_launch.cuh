@@ -2,6 +2,7 @@
    Rule       choose() is the rule, from resources alone; tilesight/dsmem mirrors it. plan() adds what the GPU says
    Reference  CUDA C++ Programming Guide, "Thread Block Clusters", "Occupancy Calculator" */
 #pragma once
+#include <climits>
 #include "row_kernel.cuh"
 
 namespace ts {
@@ -27,8 +28,8 @@ constexpr int CTA_BYTES = 3072;  // at most, besides slots: mailbox, what the GP
 constexpr bool can_keep(int keep, int inputs) { return 4 * keep * inputs <= MOST_KEPT_REGISTERS; }
 constexpr int most_keep(int inputs) { return inputs == 1 ? 16 : inputs == 2 ? 8 : 4; }
 
-inline int slice_elements(int cols, int cluster, int element_bytes) {
-  const int vector = 16 / element_bytes, even = (cols + cluster - 1) / cluster;
+inline long long slice_elements(long long cols, int cluster, int element_bytes) {
+  const long long vector = 16 / element_bytes, even = (cols + cluster - 1) / cluster;
   return (even + vector - 1) / vector * vector;
 }
 inline int round_up(int n, int to) { return (n + to - 1) / to * to; }
@@ -69,9 +70,10 @@ inline void choose_small(RowConfig& c, const Held& held, int vectors, int fit) {
   c.stages = c.one_shot = 1;
 }
 inline void choose(RowConfig& c, const Held& held, int slice_bytes, bool aligned, size_t smem) {
-  const int vectors = std::max(1, slice_bytes / 16), slot = held.inputs * slice_bytes, shared = held.shared * slice_bytes;
+  const int vectors = std::max(1, slice_bytes / 16);
+  const size_t slot = (size_t)held.inputs * slice_bytes, shared = (size_t)held.shared * slice_bytes;
   if (c.variant == REREAD) return choose_reread(c, held, vectors);
-  if (c.load < 0) c.load = (size_t)slot + shared <= smem ? BULK : SPLIT;
+  if (c.load < 0) c.load = slot + shared <= smem ? BULK : SPLIT;
   if (!aligned) c.load = ELEMENTS, c.keep = 0, c.stages = 1, c.one_shot = std::max(0, c.one_shot);
   if (c.load == SPLIT) c.keep = most_keep(held.inputs), c.block = MOST_BLOCK;
   if (c.load != BULK) c.stages = 1;
@@ -80,7 +82,7 @@ inline void choose(RowConfig& c, const Held& held, int slice_bytes, bool aligned
   if (small && c.keep <= 0 && c.stages <= 1 && c.one_shot != 0) choose_small(c, held, vectors, fit);
   if (c.keep < 0) c.keep = choose_keep(vectors, held.inputs, c.block);
   if (!c.block) c.block = c.keep ? block_that_keeps(vectors, c.keep) : MOST_BLOCK;
-  if (!c.stages) c.stages = c.keep == 0 && 2 * (size_t)slot + shared <= smem ? 2 : 1;
+  if (!c.stages) c.stages = c.keep == 0 && 2 * slot + shared <= smem ? 2 : 1;
   if (c.one_shot < 0) c.one_shot = alone && (c.load == SPLIT || (c.keep == 0 && c.stages == 1));
 }
 
@@ -118,12 +120,17 @@ template <class W, class T> size_t row_smem(const RowConfig& c, int slice_bytes)
   if (c.load == SPLIT) return (size_t)W::INPUTS * std::max(0, slice_bytes - 16 * c.keep * c.block);
   return ((size_t)c.stages * W::INPUTS + W::SHARED) * slice_bytes;
 }
-// The one place that says whether a combination is legal; empty, or why it is not.
+// The two places that say whether a combination is legal; empty, or why it is not. This one comes before the rule.
+inline std::string why_impossible(const RowConfig& c, int cols, int element_bytes) {
+  if (c.variant == CLUSTER && (c.cluster < 2 || c.cluster > MOST_CLUSTER || c.cluster & (c.cluster - 1)))
+    return "clusters have 2, 4, 8 or 16 CTAs, not " + std::to_string(c.cluster);
+  const long long slice_bytes = slice_elements(cols, c.cluster, element_bytes) * element_bytes;
+  if (slice_bytes > INT_MAX) return "a slice has " + std::to_string(slice_bytes) + " B, and offsets in it 31 bits";
+  return "";
+}
 template <class W, class T> std::string why_illegal(const RowPlan<W, T>& p, size_t most) {
   const RowConfig& c = p.config;
   if (c.variant == CLUSTER && capability() < 90) return "no clusters below compute capability 9.0";
-  if (c.variant == CLUSTER && (c.cluster < 2 || c.cluster > MOST_CLUSTER || c.cluster & (c.cluster - 1)))
-    return "clusters have 2, 4, 8 or 16 CTAs, not " + std::to_string(c.cluster);
   if (p.smem > most) return "a slice keeps " + std::to_string(p.smem) + " B, a CTA has " + std::to_string(most);
   if (c.block < 32 || c.block > MOST_BLOCK || c.block % 32)
     return "a block has 32 to " + std::to_string(MOST_BLOCK) + " threads in whole warps, not " + std::to_string(c.block);
@@ -136,7 +143,10 @@ template <class W, class T> RowPlan<W, T> plan(RowConfig c, int rows, int cols) 
   RowPlan<W, T> p;
   if (c.variant != CLUSTER) c.cluster = 1, c.protocol = ALONE;
   p.aligned = (size_t)cols * sizeof(T) % 16 == 0;
-  p.slice = slice_elements(cols, c.cluster, sizeof(T));
+  p.config = c;
+  p.reason = why_impossible(c, cols, sizeof(T));
+  if (!p.reason.empty()) return p;
+  p.slice = (int)slice_elements(cols, c.cluster, sizeof(T));
   p.slice_bytes = p.slice * (int)sizeof(T);
   const size_t most = most_smem() - sizeof(Mailbox<typename W::Partial>) - 256;
   choose(c, {W::INPUTS, W::SHARED, REREAD_BATCH<W, T>}, p.slice_bytes, p.aligned, most);

@@ -8,8 +8,9 @@
               --cluster 2,4,8,16 --repeats n; --load, --block, --keep, --stages, --units, --one-shot, --load-hint, --store-hint
               override the rule; --tune 1: a grid of them; --check 1: small and odd shapes, untimed (--brief 1: the rule's
               launches alone); --once 1: one launch, untimed, for a profiler; --same n: launches whose bits are compared;
-              --plant-race 1: a missing barrier, for racecheck */
+              --plant-race 1: a missing barrier, for racecheck; others, and values out of range, are refused (options.cuh) */
 #pragma once
+#include "options.cuh"
 #include "row_launch.cuh"
 
 namespace ts {
@@ -155,7 +156,6 @@ inline std::vector<RowConfig> variants(const Args& args) {
           out.back().cluster = cluster, out.back().protocol = p;
         }
   }
-  require(!out.empty(), "--variant is all, cluster, staged or reread, --protocol all, published or fast");
   return out;
 }
 
@@ -186,7 +186,6 @@ template <class W, class T> void row_bench(const Args& args, int default_rows) {
   const int rows = args.get("--rows", default_rows), repeats = args.get("--repeats", 7), same = args.get("--same", 2);
   const bool once = args.get("--once", 0), tune = args.get("--tune", 0);
   const auto columns = args.list("--cols", "4096,8192,16384,32768,65536");
-  require(rows >= 1 && *std::min_element(columns.begin(), columns.end()) >= 1, "--rows and --cols are at least 1");
   Bench<W, T> bench(rows, *std::max_element(columns.begin(), columns.end()), repeats, false);
   if (tune) bench.checked_rows = 1, bench.quiet = true;
   for (int cols : columns) {
@@ -216,11 +215,22 @@ template <class W, class T> void row_check(const Args& args) {
   }
 }
 
+inline std::vector<Option> row_options() {
+  return {number("--rows", 1, MOST_INT), numbers("--cols", 1, MOST_INT), word("--dtype", "f32 bf16 both"),
+          word("--variant", "all cluster staged reread"), word("--protocol", "all published fast"),
+          numbers("--cluster", 1, MOST_CLUSTER), number("--repeats", 1, 1000000), number("--same", 1, 1000000),
+          number("--load", -1, ELEMENTS), number("--block", 0, MOST_BLOCK), number("--keep", -1, 16),
+          number("--stages", 0, MOST_STAGES), number("--units", 0, MOST_INT), number("--one-shot", -1, 1),
+          number("--load-hint", 0, LOAD_EVICT_FIRST), number("--store-hint", 0, STORE_STREAM), flag("--tune"), flag("--check"),
+          flag("--brief"), flag("--once"), flag("--plant-race"), numbers("--hints", 0, 3), numbers("--keeps", 0, 16),
+          numbers("--blocks", 0, MOST_BLOCK), numbers("--slots", 0, MOST_STAGES)};
+}
+
 template <class W> int row_main(int argc, char** argv, int default_rows) {
   const Args args(argc, argv);
+  check_options(W::NAME, args.words, row_options());
   const std::string dtype = args.get("--dtype", "f32");
   const bool check = args.get("--check", 0);
-  require(dtype == "f32" || dtype == "bf16" || dtype == "both", "--dtype is f32, bf16 or both, not " + dtype);
   if (capability() < 90) return skipped(W::NAME, "no bulk copies below compute capability 9.0"), 0;
   if (!check) warm_up_clock(0.3);
   for (const char* type : {"f32", "bf16"}) {

@@ -44,7 +44,8 @@ template <class Partial> struct Mailbox {
   uint64_t full[MOST_STAGES];
 };
 
-// Merges the partials of groups of `width` lanes, a power of two; every lane of a group gets the result.
+// Merges the partials of groups of `width` lanes, a power of two. The result is in all lanes, in each by its own order of
+// operands: the same bits where merge commutes.
 template <class Partial> __device__ __forceinline__ Partial merge_lanes(Partial mine, int width) {
   for (int step = 1; step < width; step *= 2) {
     Partial other;

@@ -1,10 +1,11 @@
 """The command `tilesight dsmem`, and verdicts beside measured records."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tilesight import MissingFileError, TableError, verdict
+from tilesight import MissingFileError, TableError, derive, load_profile, verdict
 from tilesight.cli.program import main
 from tilesight.dsmem.measured import beside
 from tilesight.report import text
@@ -26,9 +27,11 @@ ROWS = [
 def record(tmp_path):
     """Function that writes a record of some rows."""
 
-    def write(rows=ROWS, head=HEAD):
+    def write(rows=ROWS, head=HEAD, about='gpu = "NVIDIA H200"\n', encoding="utf-8"):
         path = tmp_path / "dsmem.csv"
-        path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+        path.write_text("\n".join([head, *rows]) + "\n", encoding=encoding)
+        if about is not None:
+            path.with_suffix(".toml").write_text(about, encoding="utf-8")
         return str(path)
 
     return write
@@ -93,13 +96,49 @@ def test_one_side_measured(record):
         ([ROWS[0].replace("0.0008", "fast")], HEAD, "dsmem.csv:2:seconds: 'fast' is not a finite number above 0"),
         ([ROWS[0].replace(",8,", ",3,")], HEAD, "dsmem.csv:2:cluster: '3' is not allowed for cluster; 2, 4, 8, 16 is"),
         ([ROWS[0].replace("cluster,", "clusters,")], HEAD, "dsmem.csv:2:alternative: 'clusters' is no alternative"),
+        ([ROWS[0].replace("0.0008", "1_0")], HEAD, "dsmem.csv:2:seconds: '1_0' is not a finite number above 0"),
+        ([ROWS[3], ROWS[0] + ",more"], HEAD, "dsmem.csv:3: has 11 cells, and the header 10 names"),
+        ([ROWS[0], ROWS[3][:-1]], HEAD, "dsmem.csv:3: has 9 cells, and the header 10 names"),
+        ([*ROWS[:3], ROWS[0]], HEAD, "dsmem.csv:5: measures what line 2 does; keep one of them"),
         (ROWS, HEAD.replace("dtype", "type"), "dsmem.csv: has no column 'dtype'"),
+        (ROWS, HEAD.replace("error", "rows"), "dsmem.csv:1: has the column 'rows' twice"),
     ],
 )
 def test_bad_records_are_refused(record, rows, head, message):
     with pytest.raises(TableError) as caught:
         beside(asked(), record(rows, head))
     assert str(caught.value).startswith(message)
+
+
+def test_a_byte_order_mark_is_read_over(record):
+    assert beside(asked(), record(encoding="utf-8-sig")).seconds["cluster", 8] == 0.0008
+
+
+def test_records_of_other_gpus_are_refused(record, run):
+    other = record(about='gpu = "NVIDIA H100 80GB HBM3"\n')
+    with pytest.raises(
+        TableError, match=r"dsmem.toml: was measured on 'NVIDIA H100 .*', and the verdict is of h200_sxm"
+    ):
+        beside(asked(), other)
+    assert "was measured on" in run(*WORDS, "--record", other, status=2)
+    for about in ("gpu = 3\n", "driver = '1'\n", "gpu = ''\n"):
+        with pytest.raises(TableError, match=r"dsmem.toml: gpu = "):
+            beside(asked(), record(about=about))
+    with pytest.raises(TableError, match=r"dsmem.toml: is no TOML file"):
+        beside(asked(), record(about="gpu"))
+
+
+def test_records_without_a_toml_file_are_refused(record):
+    with pytest.raises(MissingFileError, match=r"no dsmem.toml beside .*; it says on which GPU"):
+        beside(asked(), record(about=None))
+
+
+def test_copies_of_a_profile_and_profiles_of_ones_own(record):
+    copy = derive(load_profile("h200_sxm"), {"sm_count": 128})
+    options = {"rows": 4096, "cols": 65536}
+    assert beside(verdict("softmax_backward", **options, hardware=copy), record()).best == ("cluster", 4)
+    own = replace(asked(), hardware="mine")
+    assert beside(own, record()).best == ("cluster", 4)
 
 
 def test_no_record(tmp_path):

@@ -167,3 +167,33 @@ def test_bad_input_is_refused():
     tiny = Constants("tiny", 1e9, 4, 1, 1, 1)
     with pytest.raises(ConfigError, match="a cluster of 8 CTAs, one an SM, on 4 SMs"):
         benefit("softmax_backward", 1, 1, 8, **options | {"constants": tiny})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"constants": "h100_sxm"}, "constants is a str; give published_constants"),
+        ({"limit_bytes": float("nan")}, "limit_bytes = nan; give bytes"),
+        ({"scratch_bytes": -1}, "scratch_bytes = -1; give bytes"),
+        ({"cluster": True}, "cluster = True; clusters have"),
+        ({"baseline_s": 10**400}, "baseline_s = .*; give seconds"),
+        ({"static": ["published"]}, "static = "),
+    ],
+)
+def test_arguments_of_the_wrong_kind_are_refused(options, message):
+    good = {"cluster": 8, "baseline_s": 1e-3, "control_s": 0.0, "constants": H100}
+    with pytest.raises(ConfigError, match=message):
+        benefit("softmax_backward", 4096, 65536, **good | options)
+
+
+def test_sizes_and_constants_of_the_wrong_kind_are_refused():
+    with pytest.raises(ProblemError, match="cluster = 0; give a whole number from 1"):
+        cluster_waves(2048, 0, 132)
+    with pytest.raises(ProblemError, match="rows = 1.5"):
+        cluster_waves(1.5, 4, 132)
+    with pytest.raises(ConfigError, match="constants of 3; give the name of a GPU"):
+        published_constants(3)
+    with pytest.raises(ConfigError, match="clock_hz = 0; give a number above 0"):
+        Constants("mine", 0, 132, 1, 1, 1)
+    with pytest.raises(ConfigError, match="barrier_cycles = nan"):
+        Constants("mine", 1e9, 132, 1, 1, 1, barrier_cycles=float("nan"))

@@ -1,5 +1,7 @@
 """The launch rule of our kernels, by hand, and what fits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,8 +41,10 @@ def test_slices_end_at_16_bytes(cols, cluster, element_bytes, elements):
         ("layernorm_backward", 65536, 8, 256, 1, True, True, 3 * 32768),
         # 64 KiB an input: 4096 vectors are 8 a thread of 512, 64 registers
         ("layernorm_backward", 65536, 4, 512, 1, True, True, 3 * 65536),
-        # two of 16 KiB: 6 of 35840 B fit into 229984 B: 1024 / 6 threads each, in whole warps, for one row
-        ("softmax_backward", 4096, 1, 160, 1, False, False, 2 * 16384),
+        # two of 16 KiB: 1024 vectors are 8 a thread of 128, which keep them, for one row
+        ("softmax_backward", 4096, 1, 128, 1, True, False, 2 * 16384),
+        # two of 24 KiB would need 192 threads: 4 of 52224 B fit into 231088 B, with 1024 / 4 threads each
+        ("softmax_backward", 6144, 1, 256, 1, False, False, 2 * 24576),
         ("softmax_backward", 8192, 2, 128, 1, True, True, 2 * 16384),  # clusters walk: 1024 vectors, 8 a thread
         # 192 KiB: a single CTA fills its SM: 6144 vectors are 12 a thread, not kept, and there is one slot
         ("softmax_backward", 24576, 1, 512, 1, False, False, 2 * 98304),
@@ -74,10 +78,21 @@ def test_mailboxes_by_hand():
 
 
 def test_ctas_an_sm_by_hand():
-    # 160 threads of 40 registers: 10; 32768 + 1104 + 1024 B: 233472 / 34896 = 6.7
-    assert one("softmax_backward", 4096, 1).ctas_per_sm == 6
+    # 128 threads of 40 + 64 registers: 65536 / 13312 = 4.9; by shared memory, 32768 + 1104 + 1024 B, 6
+    assert one("softmax_backward", 4096, 1).ctas_per_sm == 4
     # 96 KiB and the mailbox: two
     assert one("layernorm_backward", 65536, 8).ctas_per_sm == 2
+    # 288 threads of 40 + 64 + 12 registers, in eights 120: one, though shared memory would hold two
+    assert one("layernorm_backward", 9216, 1).ctas_per_sm == 1
+    # results of another width: 40 + 64 + 20 registers, 128 of 288 threads: one
+    assert one("quantise_int8", 36864, 2).ctas_per_sm == 1
+
+
+def test_an_sm_holds_eight_ctas_of_clusters():
+    # 64 threads of 40 + 8 + 12 registers, in eights 64: 16 have room
+    assert one("layernorm_backward", 4096, 16).ctas_per_sm == 8
+    assert one("layernorm_backward", 4096, 16, rates=replace(RATES, cluster_ctas=32.0)).ctas_per_sm == 16
+    assert RATES.cluster_ctas == 8
 
 
 def test_the_largest_row_by_hand():
@@ -105,6 +120,10 @@ def test_rows_in_registers():
 
 
 def test_other_launches():
-    assert reread_placement(workload("quantise_int8"), np.array([1024.0]), "fp32", RATES).threads == 64
+    assert (
+        reread_placement(workload("quantise_int8"), np.array([1024.0]), "fp32", RATES).threads == 32
+    )  # 8 vectors each
+    placed = reread_placement(workload("lars_momentum"), np.array([16384.0]), "fp32", RATES)
+    assert (placed.threads[0, 0], placed.ctas_per_sm[0, 0]) == (512, 2)  # 64 registers
     placed = streaming_placement(np.array([1e6]), np.array([256.0]), np.array([56.0]), RATES)
     assert placed.ctas_per_sm == 4  # 65536 / (256 * 56) = 4.6

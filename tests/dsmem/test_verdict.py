@@ -2,7 +2,7 @@
 
 import json
 import pickle
-import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,8 +19,12 @@ from tilesight import (
     load_profile,
     verdict,
 )
+from tilesight.dsmem.answer import WIDTHS, AlternativeTime, best_cluster, best_other
 from tilesight.dsmem.catalogue import SIX, WORKLOADS
+from tilesight.dsmem.verdict import _BOUND_BY, _under_way
+from tilesight.dsmem.workload import Pass, Tensor, Workload
 from tilesight.report import html, text
+from tilesight.report.dsmem import _crossover
 
 H200 = load_profile("h200_sxm")
 
@@ -102,7 +106,82 @@ def test_gpus_without_clusters():
 def test_rows_that_no_cluster_holds():
     found = ask(cols=2_000_000)
     assert (found.cluster, found.cluster_size) == (False, None)
-    assert "no cluster holds the row: with P = 16 a slice takes" in found.reason
+    assert "no cluster holds the row: with P = 16, a slice takes" in found.reason
+
+
+def sized(cluster, seconds, latency_share=0.1, name="cluster"):
+    none = dict(settings="", binding="dram", dram_bytes_per_element=1.0, hit_share=None)
+    none |= dict(ctas_per_sm=1, slots=1, threads=64, rounds=1)
+    return AlternativeTime(
+        name, cluster, seconds=seconds, seconds_low=seconds, seconds_high=seconds, latency_share=latency_share, **none
+    )
+
+
+def test_which_cluster_is_taken():
+    def taken(*times):
+        return best_cluster(times).cluster
+
+    assert taken(sized(2, 1.02), sized(4, 1.0), sized(8, 1.0)) == 4
+    assert taken(sized(8, 1.04), sized(16, 1.0)) == 8  # above 8 for 5 % alone
+    assert taken(sized(8, 1.06), sized(16, 1.0)) == 16
+    # exchanges nearly bind the fastest: a smaller one that ties is taken, else the fastest
+    assert taken(sized(4, 1.015), sized(8, 1.0, latency_share=0.85)) == 4
+    assert taken(sized(4, 1.03), sized(8, 1.0, latency_share=0.85)) == 8
+    assert best_cluster([]) is None
+
+
+def test_ties_without_clusters_go_to_the_good_worst_case():
+    risky = replace(sized(1, 1.0, name="reread"), seconds_high=1.5)
+    assert best_other([sized(1, 1.03, name="staged"), risky]).name == "staged"
+    assert best_other([sized(1, 1.04, name="staged"), risky]).name == "reread"
+
+
+def test_reasons():
+    assert "moves 12.0 B an element, not" in ask().reason
+    assert "loads while it works on a row" in ask("quantise_int8", cols=45056).reason
+    assert "reads the row once and not again from L2" in ask("layernorm_backward", rows=2048, cols=11264).reason
+    assert "tie within 2 %" in ask("weighted_standardisation_backward", cols=16384).reason
+    assert "exchanges of a cluster of 2 bind it" in ask(rows=8, cols=256).reason
+
+
+@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("rows", [4, 40, 4096])
+def test_reasons_agree_with_times(name, rows):
+    for cols in (512, 4096, 16384, 20480, 32768, 49152, 131072):
+        found = ask(name, rows=rows, cols=cols)
+        if found.margin is None:
+            continue
+        assert ("tie within" in found.reason) == (1 / 1.02 <= found.margin <= 1.02)
+        if "rows are so short" in found.reason:
+            assert (found.best_cluster.binding, cols <= 16384) == ("latency", True)
+        if "do not pay" in found.reason or "faster than a cluster" in found.reason:
+            assert found.margin < 1 / 1.02
+            assert _BOUND_BY[found.best_cluster.binding] in found.reason
+
+
+def test_what_binds_is_of_each_cluster_size():
+    for each in ask(rows=8, cols=256).times:
+        assert (each.binding == "latency") == (each.latency_share >= 1 - 1e-9)
+
+
+def alone(**changes):
+    return replace(sized(1, 1.0, name="staged"), **changes)
+
+
+def test_what_a_cluster_gains_where_one_cta_keeps_the_row():
+    # two CTAs an SM, half a row each: one row, as alone; loads of one go on beside the work of the other
+    assert _under_way(replace(sized(2, 1.0), ctas_per_sm=2, rounds=2), alone()) == "loads while it works on a row"
+    assert _under_way(replace(sized(2, 1.0), slots=2, rounds=2), alone()) == "loads while it works on a row"
+    assert _under_way(sized(8, 1.0), alone()) == "spreads each row over 8 CTAs, of which none has another"
+    more = _under_way(replace(sized(2, 1.0), ctas_per_sm=4, rounds=2), alone())
+    assert more == "has more rows under way, 2 an SM in place of 1"
+
+
+def test_the_limit_that_no_cluster_keeps_is_named():
+    many = Workload("many", "many", (Tensor("x"),), (Tensor("y"),), (Pass(("x",), 3000), Pass(("x",))))
+    assert "3000 statistics take" in ask(many).reason
+    few = ask(hardware=H200.with_numbers({"sm.registers": 4096}, {}))
+    assert "128 threads need more registers than there are: a thread may have 255, an SM has 4096" in few.reason
 
 
 def test_groups_need_no_cluster():
@@ -125,9 +204,9 @@ def test_published_kernels():
 
 def test_what_ifs():
     far = derive(H200, {"l2.capacity_bytes": "8x"})
-    assert ask(cols=32768).cluster
-    assert not ask(cols=32768, hardware=far).cluster  # the second pass finds all rows in L2
-    assert "L2" in ask(cols=32768, hardware=far).reason
+    assert ask().cluster
+    assert not ask(hardware=far).cluster  # the second pass finds all rows in L2
+    assert "L2" in ask(hardware=far).reason
 
 
 def test_half_the_bytes_move_the_crossover():
@@ -143,20 +222,81 @@ def test_timings_replace_predictions():
     assert found.seconds("cluster", 8) < ask().seconds("cluster", 8)
 
 
+@pytest.mark.parametrize("name", SIX)
+@pytest.mark.parametrize("cols", [4096, 18432, 65536])
+def test_a_timing_as_predicted_changes_nothing(name, cols):
+    before = ask(name, cols=cols)
+    for other in ("staged", "reread", "triton", "torch_compile"):
+        if before.seconds(other) is None:
+            continue
+        after = ask(name, cols=cols, timing_s={other: before.seconds(other)})
+        assert [each.seconds for each in after.times] == [each.seconds for each in before.times]
+        assert (after.cluster, after.cluster_size, after.margin) == (before.cluster, before.cluster_size, before.margin)
+        assert after.best.name == before.best.name
+        untimed = [(each.seconds_low, each.seconds_high) for each in after.times if not each.timed]
+        assert untimed == [(each.seconds_low, each.seconds_high) for each in before.times if each.name != other]
+    unnamed = ask(name, cols=cols, timing_s=before.best_other.seconds)
+    assert (unnamed.cluster, unnamed.cluster_size, unnamed.margin) == (
+        before.cluster,
+        before.cluster_size,
+        before.margin,
+    )
+
+
+def test_timings_scale_the_dram_part_by_hand():
+    before = ask()
+    base, cluster = before.best_other, before.best_cluster
+    found = ask(timing_s={base.name: 1.25 * base.seconds})
+    expected = cluster.seconds + 0.25 * cluster.dram_seconds
+    assert found.seconds("cluster", cluster.cluster) == pytest.approx(expected)
+    # ends keep their distance, relative to the likely time
+    after = found.best_cluster
+    assert after.seconds_high / after.seconds == pytest.approx(cluster.seconds_high / cluster.seconds)
+    assert after.seconds_low / after.seconds == pytest.approx(cluster.seconds_low / cluster.seconds)
+
+
 def test_timings_with_a_control_by_hand():
-    plain = ask()
-    triton = next(each for each in plain.times if each.name == "triton")
-    found = ask(timing_s=1e-3, control_s={8: 30e-6})  # triton is the fastest without a cluster
-    moved = 12.0 / triton.dram_bytes_per_element  # of 1 ms: what the cluster moves, at the rate that was reached
-    assert found.seconds("cluster", 8) == pytest.approx(moved * 1e-3 + 30e-6, rel=1e-3)
+    before = ask()
+    found = ask(timing_s=1e-3, control_s={8: 30e-6})  # of the kernel to take without a cluster
+    moved = next(each for each in before.times if (each.name, each.cluster) == ("cluster", 8)).dram_seconds
+    expected = 1e-3 / before.best_other.seconds * moved + 30e-6
+    assert found.seconds("cluster", 8) == pytest.approx(expected)
+    assert found.seconds("cluster", 4) == ask(timing_s=1e-3).seconds("cluster", 4)
 
 
-def test_a_verdict_is_quick():
-    ask()
-    begin = time.perf_counter()
-    for _ in range(20):
-        ask()
-    assert (time.perf_counter() - begin) / 20 < 0.025  # 5 ms on an idle core
+def test_nothing_is_faster_than_the_fastest_that_was_timed():
+    found = ask(cols=18432, timing_s=300e-6)
+    assert min(each.seconds for each in found.times if each.name != "cluster") == 300e-6
+    assert found.best_other.seconds == 300e-6
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(SIX), st.integers(1, 200_000), st.floats(1e-9, 1e3), st.none() | st.floats(0, 1.0))
+def test_margins_lie_in_their_intervals(name, cols, timing, control):
+    options = {"timing_s": timing} | ({} if control is None else {"control_s": {4: control}})
+    for found in (ask(name, cols=cols), ask(name, cols=cols, **options)):
+        if found.margin is not None:
+            assert found.margin_low <= found.margin <= found.margin_high
+        for each in found.times:
+            assert each.seconds is None or 0 < each.seconds_low <= each.seconds <= each.seconds_high
+        json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_crossover_is_where_the_flag_begins_to_hold():
+    for name in SIX:
+        first = ask(name).crossover_cols
+        for cols in WIDTHS[(first - 4096 <= WIDTHS) & (first + 8192 >= WIDTHS)]:
+            found = ask(name, cols=int(cols))
+            assert found.cluster or cols != first
+            assert cols < first or found.margin >= 1 / 1.02
+
+
+def test_crossovers_in_words():
+    assert _crossover(replace(ask(), crossover_cols=None)) == "pays here, but not at every wider row"
+    later = "pays here, but not at every wider row; at all that were tried from 131072 columns on"
+    assert _crossover(replace(ask(), crossover_cols=131072)) == later
+    assert _crossover(replace(ask(cols=4096), crossover_cols=None)) == "none up to 262144 columns"
+    assert _crossover(replace(ask(), crossover_cols=8192)) == "8192 columns"
 
 
 def test_same_input_same_bits_and_data():
@@ -203,6 +343,9 @@ def test_profiles_that_refuse_by_name(gpu):
         ({"hardware": 3}, ConfigError, "hardware is a int"),
         ({"hardware": "h300"}, UnknownProfileError, "no hardware profile 'h300'"),
         ({"timing_s": {"cluster": 1.0}}, ConfigError, "timing_s has 'cluster'; known: reread, staged"),
+        ({"timing_s": 10**400}, ConfigError, "timing_s = .*; give seconds, more than 0, at most 1e9"),
+        ({"timing_s": 1e300}, ConfigError, "timing_s = 1e.300; give seconds"),
+        ({"timing_s": 1.0, "control_s": {4.0: 1.0}}, ConfigError, "control_s has 4.0; cluster sizes are"),
         ({"timing_s": -1}, ConfigError, "timing_s = -1; give seconds, more than 0"),
         ({"timing_s": {"triton": float("nan")}}, ConfigError, "timing_s\\['triton'\\] = nan"),
         ({"timing_s": {"staged": 1.0}}, UnsupportedError, "a kernel that can't run at this width: a slice takes"),
@@ -219,6 +362,10 @@ def test_bad_input_is_refused(options, error, message):
 def test_unknown_alternative():
     with pytest.raises(ConfigError, match="no alternative 'cutlass'; known: cluster, reread"):
         ask().seconds("cutlass")
+    with pytest.raises(ConfigError, match="cluster = 3 of cluster; known: 2, 4, 8, 16"):
+        ask().seconds("cluster", 3)
+    with pytest.raises(ConfigError, match="cluster = 2 of triton; known: 1"):
+        ask().seconds("triton", 2)
 
 
 def test_missing_numbers_are_named():

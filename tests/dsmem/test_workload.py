@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilesight import verdict
 from tilesight.dsmem.catalogue import SIX, WORKLOADS, workload
 from tilesight.dsmem.traffic import walks
 from tilesight.dsmem.workload import Pass, StaticInputs, Tensor, Workload
@@ -74,23 +75,45 @@ def test_a_workload_is_a_few_lines():
     assert own.published is None
 
 
+X, SHARED, BOTH = Tensor("x"), Tensor("s", shared=True), (Pass(("x", "z"), 1), Pass(("x",)))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"inputs": ()}, "has no inputs or no passes"),
         ({"passes": (Pass(("y",), 1),)}, "definition pass 0 reads 'y', which is no input; inputs: x"),
-        ({"merged": (Pass(("x",), -1),)}, "merged pass 0: needs statistics >= 0"),
-        ({"compiled": (Pass(("x",), 1, 1, 2),)}, "compiled pass 0: needs .* special <= instructions"),
         ({"structure": "tree"}, "structure = 'tree'; known: reduction_reuse, elementwise"),
-        ({"keeps": ("q",)}, "keeps 'q', which is no input"),
-        ({"group": 0}, "group = 0; give elements, at least 1"),
+        ({"keeps": ("q",)}, "keeps 'q', which is no input of the row itself; those: x"),
+        ({"inputs": (X, SHARED), "keeps": ("s",)}, "keeps 's', which is no input of the row itself; those: x"),
+        ({"keeps": "x"}, "keeps = 'x'; give a tuple of names"),
+        ({"group": 0}, "group = 0; give elements, from 1"),
+        ({"group": True}, "group = True"),
         ({"outputs": (Tensor("x"),)}, "two tensors have one name"),
+        ({"inputs": (SHARED,), "passes": (Pass(("s",), 1),)}, "give at least one input of the row itself"),
+        ({"outputs": (Tensor("y", shared=True),)}, "no shared output"),
+        ({"inputs": tuple(Tensor(f"x{i}") for i in range(17))}, "has 17 inputs; at most 16"),
+        ({"inputs": [X]}, "inputs = .*; give a tuple of Tensor$"),
+        ({"outputs": ("y",)}, "outputs = .*; give a tuple of Tensor$"),
+        ({"passes": (3,)}, "passes = .*; give a tuple of Pass$"),
+        ({"merged": Pass(("x",))}, "merged = .*; give a tuple of Pass or None"),
+        ({"merged": ()}, "merged is empty; give passes, or None"),
+        (
+            {"inputs": (X, Tensor("z")), "merged": (Pass(("x", "z"), 1),)},
+            "merged pass 0 reads 'z', which no pass of the def",
+        ),
+        ({"inputs": (X, Tensor("z")), "passes": BOTH, "merged": (Pass(("x",)),)}, "no merged pass reads 'z'"),
+        ({"name": 3}, "a workload's name is 3; give text"),
+        ({"title": " "}, "a workload's title is ' '; give text"),
+        ({"published": (32, 12, 4)}, "published = .*; give StaticInputs or None"),
+        ({"scalar_bytes": 0}, "scalar_bytes = 0; give whole bytes from 1 to 16"),
+        ({"scalar_bytes": 4.0}, "scalar_bytes = 4.0"),
     ],
 )
 def test_nonsense_is_refused(changes, message):
     good = {"inputs": (Tensor("x"),), "outputs": (Tensor("y"),), "passes": (Pass(("x",), 1), Pass(("x",)))}
     with pytest.raises(ProblemError, match=message):
-        Workload("mine", "mine", **good | changes)
+        Workload(**{"name": "mine", "title": "mine"} | good | changes)
 
 
 def test_nonsense_tensors_and_static_inputs_are_refused():
@@ -102,3 +125,43 @@ def test_nonsense_tensors_and_static_inputs_are_refused():
         StaticInputs(8, 8, 4, (1,))
     with pytest.raises(ProblemError, match="no workload 3; give a name or a Workload"):
         workload(3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"reads": "x"}, "a pass reads 'x'; give a tuple of names"),
+        ({"reads": (3,)}, "a pass reads .3,.; give a tuple of names"),
+        ({"statistics": -1}, "statistics = -1; give a whole number from 0"),
+        ({"statistics": 1.5}, "statistics = 1.5"),
+        ({"instructions": float("nan")}, "instructions = nan; give a number from 0"),
+        ({"instructions": "3"}, "instructions = '3'"),
+        ({"special": float("inf")}, "special = inf"),
+        ({"instructions": 1, "special": 2}, "special = 2 of instructions = 1"),
+    ],
+)
+def test_nonsense_passes_are_refused(fields, message):
+    with pytest.raises(ProblemError, match=message):
+        Pass(**{"reads": ("x",)} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((float("nan"), 1, 1, (1,)), "modelled_bytes = nan; give bytes from 0"),
+        ((8, "4", 1, (1,)), "reread_bytes = '4'"),
+        ((8, 4, float("inf"), (1,)), "kept_bytes = inf"),
+        ((8, 4, 4, ()), "statistics = .*; give a tuple of whole numbers"),
+        ((8, 4, 4, 2), "statistics = 2; give a tuple of whole numbers"),
+        ((8, 4, 4, (1.5,)), "statistics = .1.5,."),
+    ],
+)
+def test_nonsense_static_inputs_are_refused(fields, message):
+    with pytest.raises(ProblemError, match=message):
+        StaticInputs(*fields)
+
+
+def test_sixteen_inputs_are_modelled():
+    names = tuple(f"x{number}" for number in range(16))
+    wide = Workload("wide", "wide", tuple(map(Tensor, names)), (Tensor("y"),), (Pass(names, 1), Pass(names)))
+    assert verdict(wide, 4096, 65536, hardware="h200_sxm").cluster_size == 16

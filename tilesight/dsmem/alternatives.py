@@ -32,6 +32,7 @@ from tilesight.dsmem.staging import (
     loads_in_flight,
     published_placement,
     register_placement,
+    reread_batch,
     reread_placement,
     row_inputs,
     streaming_placement,
@@ -84,6 +85,8 @@ class Candidates:
         Whether later passes go backwards.
     split
         Whether a row is split among CTAs in kernels of their own, one a pass.
+    streaming
+        Whether loads are to be evicted first and stores stream: CTAs that take a row each then write as a copy in order.
     barriers
         Whether partials are exchanged between two barriers, not by stores that an mbarrier counts.
     """
@@ -96,6 +99,7 @@ class Candidates:
     bulk: bool = False
     backwards: bool = False
     split: bool = False
+    streaming: bool = False
     barriers: bool = False
 
     @property
@@ -121,10 +125,10 @@ def _ours(workload: Workload, cols: Floats, dtype: str, rates: Rates) -> Iterato
     labels = _cluster_labels(rates)
     placed = kernel_placement(workload, cols, _sizes(labels), dtype, rates)
     block = np.where(placed.aligned, placed.elements, _step(workload, placed, dtype))
-    yield Candidates(labels, merged, placed, block, on_chip="smem", bulk=True)
+    yield Candidates(labels, merged, placed, block, on_chip="smem", bulk=True, streaming=True)
     placed = reread_placement(workload, cols, dtype, rates)
-    block = _step(workload, placed, dtype)
-    yield Candidates((Label("reread", 1, "two passes"),), merged, placed, block, backwards=True)
+    block = _step(workload, placed, dtype, reread_batch(workload, dtype))
+    yield Candidates((Label("reread", 1, "two passes"),), merged, placed, block, backwards=True, streaming=True)
 
 
 def _published(workload: Workload, cols: Floats, dtype: str, rates: Rates) -> Iterator[Candidates]:
@@ -137,10 +141,10 @@ def _published(workload: Workload, cols: Floats, dtype: str, rates: Rates) -> It
     yield Candidates(said, moved, placed, _step(workload, placed, dtype))
 
 
-def _step(workload: Workload, placed: Placement, dtype: str) -> Floats:
+def _step(workload: Workload, placed: Placement, dtype: str, batch: int | None = None) -> Floats:
     """Elements that the threads of a CTA ask for at once."""
     vector = VECTOR_BYTES / row_inputs(workload, dtype)[2]
-    return placed.threads * loads_in_flight(workload, dtype) * np.where(placed.aligned, vector, 1.0)
+    return placed.threads * (batch or loads_in_flight(workload, dtype)) * np.where(placed.aligned, vector, 1.0)
 
 
 def _cluster_labels(rates: Rates) -> tuple[Label, ...]:

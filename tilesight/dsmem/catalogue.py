@@ -3,6 +3,9 @@
 Instructions are counted from the definitions, a fused multiply-add as one. Kinds of a pass: (reads, statistics,
 instructions, of them special). Merged passes carry sums that are shifted by the row's first element, or Chan's
 merge; a maximum and sums of exponentials in one pass rescale as they go.
+
+``published`` holds the static inputs that the authors of the publication list with their artefact. LayerNorm's 32, 12 and
+4 B an element are of that list: the paper's figure 5 measures 24 B without and 12 B with a cluster on an RTX 5090.
 """
 
 from collections.abc import Mapping

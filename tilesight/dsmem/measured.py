@@ -1,9 +1,9 @@
 """A verdict beside what was measured at its point, from a record of ``validation/dsmem.py``."""
 
 import csv
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from tilesight.dsmem.alternatives import ALTERNATIVES
 from tilesight.dsmem.answer import AlternativeTime
 from tilesight.dsmem.published import CLUSTERS
 from tilesight.dsmem.verdict import Verdict
-from tilesight.errors import MissingFileError, TableError, shown
+from tilesight.errors import MissingFileError, TableError, counted, shown
+from tilesight.records.cells import POSITIVE
+from tilesight.records.gpus import canonical_gpu, is_known
 
 NEEDED = ("workload", "dtype", "rows", "cols", "alternative", "cluster", "seconds")
 Key = tuple[str, int]
@@ -77,38 +79,74 @@ class MeasuredVerdict(Displayable):
 def beside(verdict: Verdict, path: str | PathLike[str]) -> MeasuredVerdict:
     """The verdict beside the rows of a record that measure its workload, dtype, rows and columns.
 
+    The TOML file beside the record says on which GPU it was measured (``gpu``). Profiles of a name of one's own are taken
+    to be of that GPU; of a what-if copy its parent is.
+
     Raises
     ------
     MissingFileError
-        If there is no such file.
+        If there is no such file, or no TOML file beside it.
     TableError
-        If it is no such record, a cell is malformed, or no row measures this point.
+        If it is no such record, of another GPU than the verdict's, a cell is malformed, two rows measure the same, or no
+        row measures this point.
     """
     file = Path(path)
     best: dict[Key, float] = {}
+    lines: dict[tuple[Key, str], int] = {}
     wanted = (verdict.workload, verdict.dtype, str(verdict.rows), str(verdict.cols))
-    for line, row in _rows(file):
-        if tuple(row[name] for name in NEEDED[:4]) != wanted or row["seconds"] == "":
-            continue  # another point, or one that failed: its text says why
+    rows = list(_rows(file))
+    _check_gpu(file, verdict)
+    for line, row in rows:
+        if tuple(row[name] for name in NEEDED[:4]) != wanted:
+            continue
         key = _key(file.name, line, row)
-        best[key] = min(_seconds(file.name, line, row["seconds"]), best.get(key, float("inf")))
+        earlier = lines.setdefault((key, row.get("protocol", "")), line)
+        if earlier != line:
+            raise TableError(f"measures what line {earlier} does; keep one of them", file=file.name, line=line)
+        if row["seconds"] != "":  # else it failed: its text says why
+            best[key] = min(_seconds(file.name, line, row["seconds"]), best.get(key, float("inf")))
     if not best:
         at = f"{verdict.workload}, {verdict.dtype}, {verdict.rows} x {verdict.cols}"
         raise TableError(f"no row measures {at}", file=file.name)
     return MeasuredVerdict(verdict, file.name, best)
 
 
+def _check_gpu(file: Path, verdict: Verdict) -> None:
+    about = file.with_suffix(".toml")
+    try:
+        gpu = tomllib.loads(about.read_text(encoding="utf-8-sig")).get("gpu")
+    except FileNotFoundError:
+        raise MissingFileError(
+            f"no {about.name} beside {str(file)!r}; it says on which GPU the record was measured"
+        ) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise TableError(f"is no TOML file: {error}", file=about.name) from None
+    if not isinstance(gpu, str) or not gpu.strip():
+        raise TableError(f"gpu = {shown(gpu)}; give the name of the GPU, such as 'NVIDIA H200'", file=about.name)
+    own = verdict.hardware_parent or verdict.hardware
+    if is_known(own) and canonical_gpu(gpu) != own:
+        raise TableError(f"was measured on {shown(gpu)}, and the verdict is of {own}", file=about.name)
+
+
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, restval="", strict=True)
-            missing = [name for name in NEEDED if name not in (reader.fieldnames or ())]
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, strict=True)
+            header = next(reader, [])
+            missing = [name for name in NEEDED if name not in header]
             if missing:
                 raise TableError(
                     f"has no column {missing[0]!r}; a record of dsmem has {', '.join(NEEDED)}", file=file.name
                 )
-            for row in reader:
-                yield reader.line_num, row
+            twice = [name for name in header if header.count(name) > 1]
+            if twice:
+                raise TableError(f"has the column {shown(twice[0])} twice", file=file.name, line=1)
+            for cells in reader:
+                if len(cells) not in (0, len(header)):
+                    said = f"has {counted(len(cells), 'cell')}, and the header {counted(len(header), 'name')}"
+                    raise TableError(said, file=file.name, line=reader.line_num)
+                if cells:
+                    yield reader.line_num, dict(zip(header, cells, strict=True))
     except FileNotFoundError:
         raise MissingFileError(f"no record {str(file)!r}") from None
     except (UnicodeDecodeError, csv.Error) as error:
@@ -132,10 +170,7 @@ def _key(file: str, line: int, row: Mapping[str, str]) -> Key:
 
 
 def _seconds(file: str, line: int, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not (isfinite(value) and value > 0):
-        raise TableError(f"{shown(text)} is not a finite number above 0", file=file, line=line, column="seconds")
+    value = POSITIVE.parse(text)
+    if not isinstance(value, float):
+        raise TableError(f"{shown(text)} is not {POSITIVE.allowed}", file=file, line=line, column="seconds")
     return value

@@ -17,7 +17,7 @@ from math import ceil
 from typing import Literal
 
 from tilesight.dsmem.catalogue import workload as known_workload
-from tilesight.dsmem.workload import StaticInputs, Workload, checked_dtype, checked_seconds, checked_size
+from tilesight.dsmem.workload import StaticInputs, Workload, checked_dtype, checked_seconds, checked_size, is_count
 from tilesight.errors import ConfigError, UnsupportedError, shown
 from tilesight.hardware.profile import Profile
 
@@ -25,6 +25,9 @@ CLUSTERS = (2, 4, 8, 16)
 """Sizes of clusters that are tried."""
 StaticName = Literal["published", "counted"]
 SOURCE = "CREDIT: Cost-guided Reduction-reuse with Efficient DSMEM Inter-CTA Tiling (arXiv 2609.01864), table II"
+
+
+_MAY_BE_UNKNOWN = ("local_latency_cycles", "remote_latency_cycles", "remote_read_bytes_per_cycle", "barrier_cycles")
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,21 @@ class Constants:
     remote_read_bytes_per_cycle: float | None = None
     barrier_cycles: float | None = None
 
+    def __post_init__(self) -> None:
+        checked_size("sms", self.sms)
+        for name in ("clock_hz", *(each for each in vars(self) if each.endswith(("_cycle", "_cycles")))):
+            value = getattr(self, name)
+            if value is None and name in _MAY_BE_UNKNOWN:
+                continue
+            if not is_count(value) or value == 0:
+                raise ConfigError(f"constants of {shown(self.name)}: {name} = {shown(value)}; give a number above 0")
+
 
 PUBLISHED = {
     "h100_sxm": Constants("h100_sxm", 1.98e9, 132, 20.89, 27.67, 21.37, 30, 191, 4.77, 851),
     "rtx_5090": Constants("rtx_5090", 2.407e9, 170, 20.89, 33.01, 2.14, 34, 216, 3.84, 404),
 }
-"""Table II; the clock of the RTX 5090 is its boost clock, as none was published."""
+"""Table II, but for the clocks, of which it has none: the boost clocks of the H100 SXM and of the RTX 5090."""
 
 
 def constants_of(hardware: Profile, cluster: int) -> Constants:
@@ -69,6 +81,8 @@ def published_constants(name: str) -> Constants:
 
     Raises
     ------
+    ConfigError
+        If that is no name.
     UnsupportedError
         If none was published for it.
 
@@ -77,6 +91,8 @@ def published_constants(name: str) -> Constants:
     >>> published_constants("h100_sxm").barrier_cycles
     851
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"constants of {shown(name)}; give the name of a GPU: {', '.join(PUBLISHED)}")
     if name not in PUBLISHED:
         raise UnsupportedError(f"no constants were published for {shown(name)}; there are {', '.join(PUBLISHED)}")
     return PUBLISHED[name]
@@ -125,6 +141,8 @@ def cluster_waves(rows: int, cluster: int, sms: int) -> int:
 
     Raises
     ------
+    ProblemError
+        If rows, CTAs or SMs are no sizes.
     ConfigError
         If a cluster has more CTAs than there are SMs.
 
@@ -133,6 +151,7 @@ def cluster_waves(rows: int, cluster: int, sms: int) -> int:
     >>> cluster_waves(2048, 4, 132)
     63
     """
+    rows, cluster, sms = checked_size("rows", rows), checked_size("cluster", cluster), checked_size("sms", sms)
     if cluster > sms:
         raise ConfigError(f"a cluster of {cluster} CTAs, one an SM, on {sms} SMs; the largest has {sms}")
     return ceil(rows / (sms // cluster))
@@ -214,7 +233,7 @@ def benefit(
     Raises
     ------
     ConfigError
-        If a time is none, or the cluster has more CTAs than the GPU has SMs.
+        If a time, a size in bytes or the constants are none, or the cluster has more CTAs than the GPU has SMs.
     UnsupportedError
         If no static inputs were published for the workload.
 
@@ -230,8 +249,13 @@ def benefit(
     inputs = static_inputs(which, static, dtype)
     baseline = checked_seconds("baseline_s", baseline_s)
     control = checked_seconds("control_s", control_s, zero=True)
-    if cluster not in (1, *CLUSTERS):
+    if isinstance(cluster, bool) or cluster not in (1, *CLUSTERS):
         raise ConfigError(f"cluster = {shown(cluster)}; clusters have 1, {', '.join(map(str, CLUSTERS))} CTAs")
+    if not isinstance(constants, Constants):
+        raise ConfigError(f"constants is a {type(constants).__name__}; give published_constants(…) or constants_of(…)")
+    for name, value in (("limit_bytes", limit_bytes), ("scratch_bytes", scratch_bytes)):
+        if not is_count(value):
+            raise ConfigError(f"{name} = {shown(value)}; give bytes from 0 to 1e12")
     kept = inputs.kept_bytes
     stream_s = (
         baseline * kept / inputs.modelled_bytes if input_s is None else checked_seconds("input_s", input_s, zero=True)
@@ -261,7 +285,7 @@ def static_inputs(workload: Workload, static: StaticName | StaticInputs, dtype: 
         return static
     if static == "counted":
         return workload.counted(checked_dtype(dtype))
-    if static != "published":
+    if not isinstance(static, str) or static != "published":
         raise ConfigError(f"static = {shown(static)}; give 'published', 'counted' or StaticInputs")
     if workload.published is None or dtype != "fp32":
         raise UnsupportedError(f"no static inputs were published for {workload.name} in {dtype}; take 'counted'")

@@ -18,6 +18,8 @@ from tilesight.hardware.profile import Profile
 LANES = 128.0
 """Lanes that an SM issues a cycle, and results of special functions (CUDA programming guide, arithmetic instructions)."""
 SPECIAL = 16.0
+CLUSTER_CTAS = 8.0
+"""CTAs of clusters on one SM where nobody asked: as on the H200."""
 SCALAR_LATENCY = 34.0
 """Cycles of a barrier or a shuffle where nobody measured them: table II, local load of the RTX 5090."""
 
@@ -27,11 +29,15 @@ class Exchange:
     """What CTAs of one cluster size pay to know each other's partials, in cycles and bytes a cycle.
 
     ``busy_barrier_cycles`` is a cluster barrier behind stores to global memory, as it was published where it was.
+    ``measured_cycles`` is a whole exchange of 16 bytes with one CTA on an SM, merged by eight warps, and
+    ``service_cycles`` what each further CTA adds; None where nobody measured it.
     """
 
     busy_barrier_cycles: float
     one_way_cycles: float
     store_bytes_per_cycle: float
+    measured_cycles: float | None = None
+    service_cycles: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Rates:
     clock_hz: float
     chip_read_s_per_byte: float
     chip_write_s_per_byte: float
+    chip_write_in_order_s_per_byte: float
     chip_lookup_s_per_byte: float
     chip_store_s_per_byte: float
     bulk_bytes_per_s: float
@@ -72,6 +79,7 @@ class Rates:
     threads: int
     ctas: int
     cluster_slots: Mapping[int, float]
+    cluster_ctas: float
     exchange: Mapping[int, Exchange]
     assumptions: tuple[str, ...] = field(default=())
 
@@ -108,7 +116,8 @@ def _read(hardware: Profile) -> Rates:
         return value if known is None else known
 
     need, hz = hardware.require, hardware.clock.boost_hz
-    read = need("dram.bandwidth_read_bytes_per_s")
+    read, copy = need("dram.bandwidth_read_bytes_per_s"), need("dram.bandwidth_sustained_bytes_per_s")
+    in_order = max(hardware.get("dram.bandwidth_in_order_bytes_per_s") or 0.0, copy)
     cycle, guide = 1 / hz, "as the CUDA programming guide states it"
     slots = _cluster_slots(hardware)
     return Rates(
@@ -116,7 +125,8 @@ def _read(hardware: Profile) -> Rates:
         clock_hz=hz,
         chip_read_s_per_byte=1 / read,
         # a byte written beside reads takes what it takes in a copy, as for kernels around a product (cost/ends.py)
-        chip_write_s_per_byte=max(2 / need("dram.bandwidth_sustained_bytes_per_s") - 1 / read, 1e-15),
+        chip_write_s_per_byte=max(2 / copy - 1 / read, 1e-15),
+        chip_write_in_order_s_per_byte=max(2 / in_order - 1 / read, 1e-15),
         chip_lookup_s_per_byte=1 / need("l2.lookup_bytes_per_s"),
         chip_store_s_per_byte=1 / need("l2.store_bytes_per_s"),
         bulk_bytes_per_s=need(f"fill.{'tma' if slots else 'cp_async'}_bytes_per_s"),
@@ -147,6 +157,9 @@ def _read(hardware: Profile) -> Rates:
         threads=hardware.sm.threads_max,
         ctas=hardware.sm.ctas_max,
         cluster_slots=slots,
+        cluster_ctas=other("gpc.cluster_ctas_per_sm_max", CLUSTER_CTAS, f"{CLUSTER_CTAS:.0f}, as on the H200")
+        if slots
+        else 0.0,
         exchange={size: _exchange(hardware, size, said) for size in slots},
         assumptions=tuple(dict.fromkeys(said)),
     )
@@ -171,7 +184,9 @@ def _exchange(hardware: Profile, size: int, said: list[str]) -> Exchange:
     if trip is not None:
         store = hardware.require(f"{table}.async_store_bytes_per_cycle")
         measured = hardware.require(f"{table}.barrier_cycles")
-        return Exchange(stated.barrier_cycles or measured if stated else measured, trip / 2, store)
+        busy = stated.barrier_cycles or measured if stated else measured
+        whole, service = (hardware.get(f"{table}.exchange{part}_cycles") for part in ("", "_service"))
+        return Exchange(busy, trip / 2, store, whole, service or 0.0)
     if stated is None or stated.barrier_cycles is None:
         name = f"{table}.round_trip_cycles"
         raise UnsupportedError(f"profile {hardware.name!r} has no {name}; measure it or state it", field=name)

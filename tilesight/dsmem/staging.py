@@ -5,14 +5,16 @@ Our staged and clustered kernels (``kernels_cuda/dsmem/row_launch.cuh``) follow 
     slice     ceil(N / P) elements, rounded up to 16 bytes
     smem      (slots * row inputs + shared inputs) * slice bytes, at most what a CTA may have less its mailbox
     split     a slice too long for a slot: registers of 512 threads hold its head, the slot its tail, until the row is done
-    small     single CTAs of which an SM holds two and more, without shared inputs: one row each, which stays in its slot;
-              the CTAs of an SM have 1024 threads together
+    small     single CTAs of which an SM holds two and more, without shared inputs: one row each; where 128 threads can't
+              keep it in registers it stays in its slot, and the CTAs of an SM have 1024 threads together
     keep      else: 16-byte vectors a thread and input that move on into registers, so that the slot is filled anew while the
               row is worked on: as many as 64 registers hold while the block has 64 threads, but enough for the slice in
               512; 0 where 512 threads can't hold it: the row stays in its slot
     block     threads that hold the slice at ``keep`` vectors each; 512 where keep is 0
     slots     1; 2 where keep is 0 and two fit; each holds every input of the row
-    walking   CTAs go from row to row, but for single ones without shared inputs that can't load ahead
+    walking   CTAs go from row to row, but for single ones without shared inputs that can't load ahead, and small ones
+
+An SM holds at most eight CTAs of clusters, whatever room they leave (``gpc.cluster_ctas_per_sm_max``).
 
 Triton and torch.compile keep a row in registers: a power of two of elements, in what the addresses, masks and sums of a
 thread leave.
@@ -36,12 +38,14 @@ VECTOR_BYTES = 16
 BLOCK_MOST, BLOCK_LEAST = 512, 64
 KEEPS = (1, 2, 4, 8, 16)
 KEPT_REGISTERS_MOST = 64
-SMALL_CTA_BYTES, SMALL_THREADS, SMALL_BLOCK_LEAST = 3072.0, 1024.0, 128.0
+SMALL_CTA_BYTES, SMALL_THREADS, SMALL_BLOCK = 3072.0, 1024.0, 128.0
 """Shared memory beside the slot of a single CTA that is not alone on its SM, threads of all of them, and of one at least."""
 REGISTERS_BESIDE = 40
 """Registers of a thread that hold no element of a row: addresses, masks, sums."""
-REGISTERS_LOADING = 16.0
-"""... that four 16-byte loads of an input fill."""
+REGISTERS_SHARED, REGISTERS_PACKED = 12, 20
+"""... more of them for each input that all rows share, and where results are packed into another width."""
+REGISTERS_BOUND = 64.0
+"""Registers of a thread of kernels of which an SM is to hold two blocks of 512."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,20 @@ def loads_in_flight(workload: Workload, dtype: str) -> int:
     return 4 if element_bytes == 4 and inputs < 3 else 2
 
 
+def reread_batch(workload: Workload, dtype: str) -> int:
+    """16-byte loads of each input that a thread of the kernel that reads the row again has in flight."""
+    inputs, _, element_bytes = row_inputs(workload, dtype)
+    return (4 if element_bytes == 4 else 2) * (2 if inputs == 1 else 1)
+
+
+def _registers(workload: Workload, keep: Floats, split: Truths, dtype: str) -> Floats:
+    """Registers of a thread of our kernels, by what it keeps; as the compiler's, within a few."""
+    inputs, shared, _ = row_inputs(workload, dtype)
+    packed = any(tensor.element_bytes is not None for tensor in workload.outputs)
+    kept = REGISTERS_BESIDE + 4.0 * keep * inputs + REGISTERS_SHARED * shared + REGISTERS_PACKED * packed
+    return np.where((keep == 0) & ~split, REGISTERS_BOUND, kept)
+
+
 def kernel_placement(workload: Workload, cols: Floats, cluster: Floats, dtype: str, rates: Rates) -> Placement:
     """Launch of our staged (P = 1) and clustered kernels, by the rule above.
 
@@ -137,14 +155,16 @@ def kernel_placement(workload: Workload, cols: Floats, cluster: Floats, dtype: s
     alone = (cluster == 1) & aligned & (shared == 0)
     fit = np.floor(room / (one_slot + SMALL_CTA_BYTES))
     small = alone & ~split & (fit >= 2)
-    threads = np.where(small, _small_block(fit, vectors), threads)
-    keep = np.where(small, 0.0, keep)
+    leaves = small & ((keep == 0) | (threads > SMALL_BLOCK))
+    threads = np.where(leaves, _small_block(fit, vectors), threads)
+    keep = np.where(leaves, 0.0, keep)
     two = aligned & ~small & (keep == 0) & (one_slot + inputs * slice_bytes <= room)
     slots = np.where(two, 2.0, 1.0)
     tail = inputs * np.maximum(slice_bytes - VECTOR_BYTES * most * BLOCK_MOST, 0.0)
     staged = np.where(split, tail, one_slot + (slots - 1.0) * inputs * slice_bytes)
-    one_row = alone & (split | ((keep == 0) & (slots == 1)))
-    ctas = resident(threads, REGISTERS_BESIDE + 4.0 * keep * inputs, staged + mailbox, rates)
+    one_row = alone & (small | split | ((keep == 0) & (slots == 1)))
+    ctas = resident(threads, _registers(workload, keep, split, dtype), staged + mailbox, rates)
+    ctas = np.where(cluster > 1, np.minimum(ctas, rates.cluster_ctas), ctas)
     return Placement(
         elements=elements,
         threads=threads,
@@ -166,6 +186,7 @@ def published_placement(workload: Workload, cols: Floats, cluster: Floats, dtype
     threads = np.full_like(staged, float(BLOCK_MOST))
     scratch = mailbox_bytes(workload)
     ctas = resident(threads, np.full_like(staged, REGISTERS_BESIDE), staged + scratch, rates)
+    ctas = np.where(cluster > 1, np.minimum(ctas, rates.cluster_ctas), ctas)
     legal = staged + scratch <= rates.smem_cta_bytes
     placed = _plain(elements, threads, np.where(legal, ctas, 0.0))
     aligned = ((cols * element_bytes) % VECTOR_BYTES == 0) & (staged >= 0)
@@ -182,7 +203,7 @@ def _plain(elements: Floats, threads: Floats, ctas_per_sm: Floats) -> Placement:
 def _small_block(fit: Floats, vectors: Floats) -> Floats:
     """Threads of single CTAs of which ``fit`` share an SM."""
     share = np.floor(SMALL_THREADS / np.maximum(fit, 1.0) / 32.0) * 32.0
-    block = np.minimum(np.maximum(share, SMALL_BLOCK_LEAST), float(BLOCK_MOST))
+    block = np.minimum(np.maximum(share, SMALL_BLOCK), float(BLOCK_MOST))
     return np.minimum(block, np.ceil(vectors / 32.0) * 32.0)
 
 
@@ -198,11 +219,10 @@ def _kept_vectors(vectors: Floats, inputs: int) -> Floats:
 
 def reread_placement(workload: Workload, cols: Floats, dtype: str, rates: Rates) -> Placement:
     """Launch of our kernel that reads the row again: one row a CTA, a batch of vectors a thread or 512 threads."""
-    element_bytes, batch = row_inputs(workload, dtype)[2], loads_in_flight(workload, dtype)
+    element_bytes, batch = row_inputs(workload, dtype)[2], reread_batch(workload, dtype)
     vectors = np.maximum(np.ceil(cols * element_bytes / VECTOR_BYTES), 1.0)
     threads = np.minimum(np.ceil(np.ceil(vectors / batch) / 32.0) * 32.0, float(BLOCK_MOST))[np.newaxis]
-    registers = 32.0 + REGISTERS_LOADING * len(workload.inputs)
-    placed = streaming_placement(cols, threads, np.full_like(threads, registers), rates)
+    placed = streaming_placement(cols, threads, np.full_like(threads, REGISTERS_BOUND), rates)
     return replace(placed, aligned=((cols * element_bytes) % VECTOR_BYTES == 0)[np.newaxis])
 
 

@@ -1,22 +1,29 @@
 """Time of a launch: what the chip moves, or what a row takes from end to end on the CTA that works on it.
 
-    T = start + max(first + rows * chip + idle + last, rounds * period)
+    T = gap + start + (throughput^q + latency^q)^(1/q),
+    throughput = first + rows * chip + rounds * apart + idle + last,        latency = rounds * period
 
+- gap, start: from one kernel of a graph to the next, and from there to the first instruction of a CTA.
+- q (``SHARPNESS``): queues make the shorter bound felt too.
 - chip: the largest of DRAM, L2 and SM time of one row, over all SMs that have work. A byte written beside reads takes
-  2 / copy rate - 1 / read rate.
+  2 / copy rate - 1 / read rate; CTAs that walk from row to row write as a copy does, and those that the scheduler hands one
+  row each, in order, as a copy in order (``dram.bandwidth_in_order_bytes_per_s``).
 - period: time from one row to the next in one CTA. Where each row is a CTA of its own, the sum of its phases and a start;
   where the only slot is filled anew once its row is in registers and reduced, take + reduce + the larger of load and the
   rest; with two slots the larger of the work and (load + work) / 2.
-- rounds: rows of the CTA, or cluster, that has most: ceil(rows / places), places = CTAs an SM * SMs / P that clusters fill.
+- rounds: rows of the CTA, or cluster, that has most: ceil(rows / places), places = CTAs an SM * SMs / P that clusters fill,
+  at most eight CTAs of clusters an SM.
 - first, last: the latency of the first load, and what follows the last one.
+- apart: a split row has no slot for inputs that all rows share: each pass reads them anew, with nothing else under way.
 - idle: CTAs begin together and load together, so that DRAM idles while all of them reduce: by the gap between the loads of
   one CTA, less what loads of the others on its SM take, which queue behind each other. By how much their paces differ
   (``drift.bound_spread``) SMs drift apart, and fill each other's gaps after gap / (spread * period) rounds.
 
 Phases of a row: load = blocks * latency + bytes / rate of one SM, as a CTA waits for a block before it asks for the next,
-and in passes over memory works on it in between; take = shared memory into registers, with the statistics; reduce = shuffles
-and a barrier for each stage; exchange by cluster size; write = replay, arithmetic, stores. All overlap among CTAs of an SM,
-up to the rates of the SM.
+full or not, and in passes over memory works on it in between; take = shared memory into registers, with the statistics;
+reduce = shuffles and a barrier for each stage; exchange by cluster size and by the warps of the other CTAs on the SM, which
+exchange too; write = replay, arithmetic, stores. All overlap among CTAs of an SM, up to the rates of the SM. Rows that fit
+in L1 are read again there.
 
 Arrays have the shape (ends, candidates, widths); the ends are the likely time, the low and the high one.
 """
@@ -34,6 +41,10 @@ from tilesight.dsmem.workload import Workload
 
 WARP_LINES = 32
 """Lines of 16-byte loads that a warp waits for."""
+CONTROL_WARPS, CONTROL_BYTES = 8.0, 16.0
+"""Warps of a CTA, and bytes of its partial, of the exchange that was measured."""
+SHARPNESS = 5.0
+"""How sharply the longer of two bounds wins; by kernels without clusters, which say 4 to 6."""
 BOUNDS = ("dram", "l2", "sm", "latency")
 FOOTPRINTS = np.array([1.0, 0.8, 1.5]).reshape(3, 1, 1)
 """Bytes that pass by between two uses, over those counted: likely, and the two ends of the interval."""
@@ -41,17 +52,24 @@ DRIFTS = np.array([1.0, 0.0, 1.0]).reshape(3, 1, 1)
 """Share of the idle time until CTAs have drifted apart."""
 KEPT_STEP = np.array([0.0, 0.0, 1.0]).reshape(3, 1, 1)
 """Whether rows keep step for the whole launch: at the far end of the interval."""
+KEPT_APART = 1 / 3
+"""Share of the gap that then stays where each row is a CTA of its own: at most so much, by kernels without clusters."""
 
 
 @dataclass(frozen=True)
 class Priced:
-    """Times of candidates, shape (3, C, W), infinite where one is not legal; the rest at the likely end, shape (C, W)."""
+    """Times of candidates, shape (3, C, W), infinite where one is not legal; the rest at the likely end, shape (C, W).
+
+    ``dram_seconds`` is what the bytes from and to DRAM take at the rates of the memory, a part of ``seconds``.
+    """
 
     candidates: Candidates
     seconds: Floats
+    dram_seconds: Floats
     dram_bytes: Floats
     hit_share: Floats
     rounds: Floats
+    latency_share: Floats
     binding: NDArray[np.intp]
 
 
@@ -68,6 +86,7 @@ class Phases:
     gaps: Floats
     sm_busy: Floats
     lookup_bytes: Floats
+    apart: Floats
 
 
 @dataclass(frozen=True)
@@ -96,7 +115,9 @@ def price(given: Candidates, workload: Workload, rows: int, cols: Floats, *, cac
     written = cols * moved.output_bytes
 
     phases = _phases(given, workload, hits, warm, rates)
-    dram = read * rates.chip_read_s_per_byte + written * rates.chip_write_s_per_byte
+    in_order = given.streaming & ~placed.walking
+    write = np.where(in_order, rates.chip_write_in_order_s_per_byte, rates.chip_write_s_per_byte)
+    dram = read * rates.chip_read_s_per_byte + written * write
     lookups = given.cluster * phases.lookup_bytes * rates.chip_lookup_s_per_byte
     l2 = lookups + written * rates.chip_store_s_per_byte
     sm = phases.sm_busy * given.cluster / np.minimum(sms, at_once * given.cluster)  # rows go to empty SMs first
@@ -106,14 +127,24 @@ def price(given: Candidates, workload: Workload, rows: int, cols: Floats, *, cac
     else:
         throughput, latency = _launch_s(given, phases, rows, at_once, np.ceil(rows / places), chip, rates)
     binding = np.where(dram[0] >= np.maximum(l2, sm[np.newaxis])[0], 0, np.where(l2 >= sm, 1, 2))
+    share = np.broadcast_to((latency / np.maximum(throughput, latency))[0], placed.elements.shape)
+    seconds = rates.gap_s + rates.start_s + _both(throughput, latency)
     return Priced(
         candidates=given,
-        seconds=np.where(placed.legal, rates.start_s + np.maximum(throughput, latency), np.inf),
+        seconds=np.where(placed.legal, seconds, np.inf),
+        dram_seconds=np.broadcast_to(rows * dram[0], placed.elements.shape),
         dram_bytes=rows * (read + written)[0],
         hit_share=hits[0],
         rounds=np.ceil(rows / places),
-        binding=np.where(latency[0] >= throughput[0], 3, binding).reshape(placed.elements.shape),
+        latency_share=share,
+        binding=np.where(share >= 1 - 1e-9, 3, binding).reshape(placed.elements.shape),
     )
+
+
+def _both(throughput: Floats, latency: Floats) -> Floats:
+    """Time where neither bound hides the other: (throughput^q + latency^q)^(1/q), q = ``SHARPNESS``."""
+    together: Floats = throughput * (1.0 + (latency / throughput) ** SHARPNESS) ** (1.0 / SHARPNESS)
+    return together
 
 
 def _hits(given: Candidates, cols: Floats, at_once: Floats, warm: Floats, rates: Rates) -> Floats:
@@ -137,9 +168,10 @@ def _launch_s(
     others = 1.0 - 1.0 / np.maximum(given.placement.ctas_per_sm, 1.0)
     gap = np.maximum(gap - others * step, 0.0)  # loads of other CTAs of the SM, which queue behind each other
     together = np.minimum(gap / (rates.pace_spread * step), rounds) if rates.pace_spread > 0 else 2.0 * rounds
-    idle = np.maximum(DRIFTS * gap * together / 2.0, KEPT_STEP * gap * rounds)
-    last = phases.reduce + phases.exchange + phases.write
-    return phases.latency + rows * chip + idle + last, latency
+    kept = np.where(given.placement.walking, 1.0, KEPT_APART)
+    idle = np.maximum(DRIFTS * gap * together / 2.0, KEPT_STEP * gap * rounds * kept)
+    last = phases.take + phases.reduce + phases.exchange + phases.write
+    return phases.latency + rows * chip + rounds * phases.apart + idle + last, latency
 
 
 def _period(given: Candidates, phases: Phases, rates: Rates) -> tuple[Floats, Floats]:
@@ -148,7 +180,7 @@ def _period(given: Candidates, phases: Phases, rates: Rates) -> tuple[Floats, Fl
     work, slots, early = before + after, given.placement.slots, given.placement.early
     start = rates.cta_start_s
     # one slot: the next load begins when the row has left it, or when the row is done
-    ahead = np.where(early, before + np.maximum(phases.load, after), phases.load + work)
+    ahead = np.where(early, before + np.maximum(phases.load, after), phases.load + work + phases.apart)
     period = np.where(slots > 1, np.maximum(work, (phases.load + work) / slots), ahead)
     gap = np.where(slots > 1, 0.0, phases.latency + np.where(early, before, work))
     walking = given.placement.walking
@@ -171,16 +203,29 @@ def _reduce_s(given: Candidates, rates: Rates) -> Floats:
 
 
 def _exchange_s(given: Candidates, statistics: int, scalar_bytes: int, rates: Rates) -> Floats:
-    """One exchange of each cluster: remote stores, until they are seen, and the merge of P partials; shape (C, 1)."""
+    """One exchange of each cluster: remote stores, until they are seen, and the merge of P partials; shape (C, W).
+
+    Measured: a latency by P, and for each further CTA on the SM what its warps take from it, by their number. Else one way
+    of a store, or two barriers, and log2(P) steps of a merge.
+    """
+    none = 0.0 * given.placement.elements
+    others = np.maximum(given.placement.ctas_per_sm - 1.0, 0.0) * given.placement.threads / (32.0 * CONTROL_WARPS)
     found = []
-    for cluster in (label.cluster for label in given.labels):
+    for place, cluster in enumerate(label.cluster for label in given.labels):
         if cluster == 1:
-            found.append([0.0])
+            found.append(none[place])
             continue
         paid = rates.exchange[cluster]
-        stores = (cluster - 1) * statistics * scalar_bytes / paid.store_bytes_per_cycle
-        seen = 2.0 * paid.busy_barrier_cycles if given.barriers else paid.one_way_cycles
-        found.append([(seen + stores) / rates.clock_hz + float(np.log2(cluster)) * 2.0 * rates.shuffle_s])
+        pushed = (cluster - 1) * statistics * scalar_bytes / paid.store_bytes_per_cycle
+        merge = float(np.log2(cluster)) * 2.0 * rates.shuffle_s
+        if given.barriers:
+            seconds = none[place] + (2.0 * paid.busy_barrier_cycles + pushed) / rates.clock_hz + merge
+        elif paid.measured_cycles is None:
+            seconds = none[place] + (paid.one_way_cycles + pushed) / rates.clock_hz + merge
+        else:
+            beyond = max(statistics * scalar_bytes - CONTROL_BYTES, 0.0) * (cluster - 1) / paid.store_bytes_per_cycle
+            seconds = (paid.measured_cycles + beyond + others[place] * paid.service_cycles) / rates.clock_hz
+        found.append(seconds)
     return np.array(found)
 
 
@@ -221,8 +266,10 @@ def _on_chip(given: Candidates, work: _Work, ends: Floats, exchange: Floats, mos
     lookups = loaded + (asked - loaded) / _merged(given, rates)
     replays = read / rates.smem_bytes_per_s * in_smem
     last = replays / passes * ~given.placement.early
+    # a split row has no slot for what rows share: each pass brings it anew while nothing else is under way
+    apart = np.where(given.placement.split, shared / rates.load_bytes_per_s, 0.0)
     return Phases(
-        load=np.ceil(elements / given.block) * work.latency + asked / most,
+        load=np.ceil(elements / given.block) * work.latency + (asked - shared * given.placement.split) / most,
         take=np.maximum(work.statistics, replays - last),
         reduce=ends,
         exchange=exchange,
@@ -231,6 +278,7 @@ def _on_chip(given: Candidates, work: _Work, ends: Floats, exchange: Floats, mos
         gaps=work.latency,
         sm_busy=np.maximum.reduce([asked / most, work.stored, work.statistics + work.output, smem]),
         lookup_bytes=lookups,
+        apart=apart,
     )
 
 
@@ -245,14 +293,21 @@ def _streamed(given: Candidates, work: _Work, ends: Floats, most: float, rates: 
     # a warp waits for the slowest of its lines
     again = rates.latency_l2_s + (rates.latency_dram_s - rates.latency_l2_s) * (1.0 - work.hits**WARP_LINES)
     blocks = np.ceil(elements / given.block)
+    whole = np.maximum(
+        blocks * given.block / elements, 1.0
+    )  # a block that is partly filled takes as long as a full one
     load, asked, gaps = 0.0 * work.hits, 0.0 * elements, 0.0 * work.hits
     for each in passes:
         read = elements * (each.first_bytes + each.again_bytes + each.shared_bytes)
         busy = work.statistics / max(len(passes) - 1, 1) if each.statistics else np.maximum(work.output, work.stored)
         waits = work.latency if each.first_bytes else again
-        load = load + blocks * waits + read / most + busy
+        load = load + blocks * waits + read * whole / most + busy
         asked, gaps = asked + read, gaps + waits
     none = 0.0 * elements
     sm_busy = np.maximum.reduce([asked / most, work.stored, work.statistics + work.output])
     lookups = asked - elements * given.walks.shared_bytes * (1.0 - 1.0 / _merged(given, rates))
-    return Phases(load, none, ends, none, none, work.latency, gaps, sm_busy, lookups)
+    # what no slot takes of an SM's memory is its L1: rows that fit there are read again, and shared ones found, without L2
+    a_row = given.walks.input_bytes + max(each.shared_bytes for each in passes)
+    in_l1 = given.placement.ctas_per_sm * elements * a_row <= rates.smem_sm_bytes
+    lookups = np.where(in_l1, elements * given.walks.input_bytes, lookups)
+    return Phases(load, none, ends, none, none, work.latency, gaps, sm_busy, lookups, none)

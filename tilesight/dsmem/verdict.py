@@ -8,7 +8,15 @@ from typing import Any, Literal
 
 from tilesight.display import Displayable
 from tilesight.dsmem.alternatives import ALTERNATIVES, Kernels
-from tilesight.dsmem.answer import TIE, AlternativeTime, answer, best_cluster, best_other, sharpened
+from tilesight.dsmem.answer import (
+    TIE,
+    AlternativeTime,
+    answer,
+    best_cluster,
+    best_other,
+    is_slower,
+    sharpened,
+)
 from tilesight.dsmem.catalogue import workload as known_workload
 from tilesight.dsmem.published import CLUSTERS
 from tilesight.dsmem.rates import rates_of
@@ -19,6 +27,8 @@ from tilesight.hardware.profile import Profile
 from tilesight.units import format_percent, format_seconds
 
 Cache = Literal["warm", "cold"]
+SHORT_COLS = 16384
+"""Columns up to which a row that its exchanges bind is called short."""
 UNKNOWN = (
     "how long CTAs that begin together keep step (low: not at all, high: for the whole launch)",
     "what passes through L2 between two uses (low: 0.8 times the bytes counted, high: 1.5 times, as of rows out of step)",
@@ -32,16 +42,19 @@ class Verdict(Displayable):
     Attributes
     ----------
     cluster
-        Whether the best cluster is more than 2 % faster than everything else.
+        Whether the cluster to take is more than 2 % faster than the kernel to take without one.
     cluster_size
-        P of the cluster to take, whether it pays or not; None where none is legal. Of sizes within 1 % of the fastest,
-        those up to 8 come first, then that whose worst case is best.
+        P of the cluster to take, whether it pays or not; None where none is legal. Above 8 only where that gains 5 %; of
+        sizes that tie, the smaller one that latency does not bind, then that whose worst case is best.
     margin, margin_low, margin_high
-        Time of the best other kernel over that of the fastest cluster; above 1 the cluster is faster. The ends pair the low
-        time of one with the high one of the other, for the cluster of ``cluster_size``.
+        Time of the other kernel to take (``best_other``) over that of the cluster to take; above 1 the cluster is faster.
+        The ends pair the low time of one side with the high one of the other, and enclose the margin.
     crossover_cols
-        N*: the smallest width at which a cluster pays and beyond which it is nowhere slower, of those tried (1024 apart
-        up to 32768, then more); None where there is none up to 2**21, or the workload is rejected.
+        N*: of the widths tried (1024 apart up to 32768, then more, up to 262144), the smallest at which a cluster pays and
+        from which on it is nowhere more than 2 % slower while one is legal; by predictions alone, timings or not. None
+        where there is none, or the workload is rejected.
+    hardware_parent
+        The profile of which ``hardware`` is a what-if copy; None where it is none.
     rejected
         Why no cluster can help, from the structure of the workload or the GPU; None where one might.
     common_half_width
@@ -56,6 +69,7 @@ class Verdict(Displayable):
     cache: str
     kernels: str
     hardware: str
+    hardware_parent: str | None
     hardware_hash: str
     cluster: bool
     cluster_size: int | None
@@ -85,7 +99,7 @@ class Verdict(Displayable):
 
     @property
     def best_other(self) -> AlternativeTime | None:
-        """The fastest alternative without clusters."""
+        """The alternative to take without clusters: of those within 3.5 % of the fastest, one with a good worst case."""
         return best_other(self.times)
 
     def seconds(self, name: str, cluster: int | None = None) -> float | None:
@@ -94,10 +108,13 @@ class Verdict(Displayable):
         Raises
         ------
         ConfigError
-            If there is no such alternative.
+            If there is no such alternative, or no such cluster size.
         """
         if name not in ALTERNATIVES:
             raise ConfigError(f"no alternative {shown(name)}; {suggestion(str(name), ALTERNATIVES)}")
+        sizes = CLUSTERS if name == "cluster" else (1,)
+        if cluster is not None and (isinstance(cluster, bool) or cluster not in sizes):
+            raise ConfigError(f"cluster = {shown(cluster)} of {name}; known: {', '.join(map(str, sizes))}")
         size = self.cluster_size if name == "cluster" and cluster is None else cluster
         found = [each for each in self.times if each.name == name and (name != "cluster" or each.cluster == size)]
         return found[0].seconds if found else None
@@ -141,10 +158,11 @@ def verdict(
         ``"warm"``: the same launch repeated on the same buffers; ``"cold"``: nothing of it in L2.
     timing_s
         Timings of one's own, by alternative (``staged``, ``reread``, ``triton``, ``torch_compile``), or one of the fastest
-        of them. They replace what is predicted, and the cluster's time follows from the fastest (eq. 7): what it moves
-        less, at the rate that was reached, and what the cluster costs besides.
+        of them. They replace what is predicted, and the DRAM part of the cluster's time is scaled by measured / predicted
+        time of the fastest of them (eq. 7). One without a name also says that nothing else without a cluster is faster.
     control_s
-        What the cluster costs besides, by cluster size, where a control kernel measured it (T_ctrl of eq. 9).
+        What takes the place of the rest of the cluster's time, by cluster size, where a control kernel measured it (T_ctrl
+        of eq. 9).
     kernels
         ``"ours"``, or ``"published"``: CUDA kernels as in the publication, a cluster for each row, two barriers a stage.
 
@@ -201,6 +219,7 @@ def verdict(
         cache=cache,
         kernels=kernels,
         hardware=profile.name,
+        hardware_parent=profile.derived.parent if profile.derived else None,
         hardware_hash=profile.hash,
         cluster=pays,
         cluster_size=None if best is None or rejected else best.cluster,
@@ -209,7 +228,7 @@ def verdict(
         margin_low=low,
         margin_high=high,
         crossover_cols=crossover,
-        reason=rejected or _reason(times, best, margin, pays),
+        reason=rejected or _reason(times, best, margin, pays, shape[1]),
         rejected=rejected,
         compulsory_bytes=which.compulsory_bytes(dtype),
         common_half_width=profile.get("uncertainty.dram"),
@@ -251,31 +270,35 @@ def _controls(given: Mapping[int, float] | None) -> dict[int, float]:
     if given is not None and not isinstance(given, Mapping):
         raise ConfigError(f"control_s is a {type(given).__name__}; give seconds by cluster size, such as {{4: 2e-5}}")
     for size in given or ():
-        if size not in CLUSTERS:
+        if type(size) is bool or not hasattr(size, "__index__") or size not in CLUSTERS:
             raise ConfigError(f"control_s has {shown(size)}; cluster sizes are {', '.join(map(str, CLUSTERS))}")
-    return {size: checked_seconds(f"control_s[{size}]", value, zero=True) for size, value in (given or {}).items()}
+    return {int(size): checked_seconds(f"control_s[{size}]", value, zero=True) for size, value in (given or {}).items()}
 
 
 def _margins(
     times: tuple[AlternativeTime, ...], best: AlternativeTime | None
 ) -> tuple[float | None, float | None, float | None]:
-    """Time of the best other kernel over that of the cluster: likely, low and high; None where one side is missing."""
+    """Time of the other kernel to take over that of the cluster: likely, low and high; None where one side is missing."""
     others = [each for each in times if each.name != "cluster" and each.seconds is not None]
     if best is None or best.seconds is None or not others:
         return None, None, None
-    fastest = min(each.seconds for each in times if each.name == "cluster" and each.seconds is not None)
-    likely, low, high = (
-        min(getattr(each, name) or inf for each in others) for name in ("seconds", "seconds_low", "seconds_high")
-    )
-    return likely / fastest, low / (best.seconds_high or inf), high / (best.seconds_low or inf)
+    other = best_other(times)
+    if other is None or other.seconds is None:
+        return None, None, None
+    low, high = (min(getattr(each, name) or inf for each in others) for name in ("seconds_low", "seconds_high"))
+    margin = other.seconds / best.seconds
+    ends = low / (best.seconds_high or inf), high / (best.seconds_low or inf)
+    return margin, min(margin, *ends), max(margin, *ends)
 
 
-def _reason(times: tuple[AlternativeTime, ...], best: AlternativeTime | None, margin: float | None, pays: bool) -> str:
+def _reason(
+    times: tuple[AlternativeTime, ...], best: AlternativeTime | None, margin: float | None, pays: bool, cols: int
+) -> str:
     """Why, in one sentence."""
     other = best_other(times)
     if best is None:
         largest = max((each for each in times if each.name == "cluster"), key=lambda each: each.cluster)
-        return f"no cluster holds the row: with P = {largest.cluster} {largest.why}"
+        return f"no cluster holds the row: with P = {largest.cluster}, {largest.why}"
     if other is None or margin is None:
         return f"only a cluster of {best.cluster} holds the row"
     moved, less = other.dram_bytes_per_element or 0.0, best.dram_bytes_per_element or 0.0
@@ -284,12 +307,37 @@ def _reason(times: tuple[AlternativeTime, ...], best: AlternativeTime | None, ma
     if pays and more:
         bytes_said = f"{less:.1f} B an element, not {moved:.1f}"
         return f"a cluster of {best.cluster} keeps the row on chip and moves {bytes_said}: {times_said}"
+    if pays and other.hit_share is None:
+        return f"a cluster of {best.cluster} {_under_way(best, other)}: {times_said}"
     if pays:
-        return f"a cluster of {best.cluster} has more rows under way on each SM: {times_said}"
+        return f"a cluster of {best.cluster} reads the row once and not again from L2: {times_said}"
+    if not is_slower(best.seconds or inf, other.seconds or inf):
+        return (
+            f"a cluster of {best.cluster} and {other.name} tie within 2 %, closer than can be told apart: {times_said}"
+        )
+    if best.binding == "latency" and cols <= SHORT_COLS:
+        return f"rows are so short that the exchanges of a cluster of {best.cluster} bind it: {times_said}"
+    bound = _BOUND_BY[best.binding or "latency"]
     if more:
-        return f"the {moved - less:.1f} B an element that a cluster saves do not pay for its exchanges: {times_said}"
+        return f"the {moved - less:.1f} B an element that a cluster saves do not pay, as {bound} bind it: {times_said}"
     kept = "keeps the row in one CTA" if other.hit_share is None else "finds the row in L2 again"
-    faster = (
-        f"{format_percent(abs(margin - 1))} {'slower' if margin > 1 else 'faster'} than a cluster of {best.cluster}"
-    )
+    faster = f"{format_percent(1 - margin)} faster than a cluster of {best.cluster}, which {bound} bind"
     return f"{other.name} {kept} and moves no more than a cluster: it is {faster}"
+
+
+_BOUND_BY = {
+    "dram": "bytes from and to DRAM",
+    "l2": "requests to L2",
+    "sm": "loads and instructions of the SMs",
+    "latency": "rows, each from end to end with its exchanges,",
+}
+
+
+def _under_way(best: AlternativeTime, other: AlternativeTime) -> str:
+    """What a cluster gains where a single CTA keeps the row too: SMs, rows under way, or loads beside work."""
+    if best.rounds <= 1:
+        return f"spreads each row over {best.cluster} CTAs, of which none has another"
+    rows, alone = (each.ctas_per_sm * each.slots / each.cluster for each in (best, other))
+    if rows > alone:
+        return f"has more rows under way, {rows:.3g} an SM in place of {alone:.3g}"
+    return "loads while it works on a row"

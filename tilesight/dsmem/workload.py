@@ -12,7 +12,7 @@ that merges stages where the mathematics allows (a shifted or merged variance, a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from numbers import Real
+from numbers import Integral, Real
 from operator import index
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,12 @@ Form = Literal["definition", "compiled", "merged"]
 DTYPES = ("fp32", "bf16", "fp16")
 SIZE_MOST = 2**31 - 1
 """Rows or columns of the largest problem."""
+INPUTS_MOST, STATISTICS_MOST = 16, 10**6
+"""Inputs of the largest workload, of each of which a thread keeps a vector in registers; scalars of its largest stage."""
+COUNT_MOST = 1e12
+"""Largest number that is taken for instructions, bytes or cycles: sums of them stay finite."""
+SECONDS_MOST = 1e9
+"""Longest time that is taken for one."""
 
 
 def _refuse(problem: object) -> None:
@@ -50,10 +56,13 @@ class Tensor:
 
     def __post_init__(self) -> None:
         given = self.element_bytes
-        if not isinstance(self.name, str) or not self.name:
+        if not isinstance(self.name, str) or not self.name.strip():
             _refuse(f"a tensor is called {shown(self.name)}; give a name")
-        if given is not None and not (isinstance(given, int | float) and 0 < given <= 16):
+        if given is not None and not (_is_real(given) and 0 < given <= 16):
             _refuse(f"{self.name}: element_bytes = {shown(given)}; give bytes above 0, up to 16, or None")
+        shared: object = self.shared
+        if not isinstance(shared, bool):
+            _refuse(f"{self.name}: shared = {shown(self.shared)}; give True or False")
 
     def bytes_of(self, dtype: str) -> float:
         """Bytes of an element where values have that dtype."""
@@ -81,13 +90,32 @@ class Pass:
     instructions: float = 2.0
     special: float = 0.0
 
+    def __post_init__(self) -> None:
+        reads: object = self.reads
+        if not isinstance(reads, tuple) or not all(isinstance(name, str) for name in reads):
+            _refuse(f"a pass reads {shown(self.reads)}; give a tuple of names of inputs, such as ('x',)")
+        if not _is_whole(self.statistics) or not 0 <= self.statistics <= STATISTICS_MOST:
+            _refuse(
+                f"a pass has statistics = {shown(self.statistics)}; give a whole number from 0 to {STATISTICS_MOST}"
+            )
+        for name in ("instructions", "special"):
+            value = getattr(self, name)
+            if not is_count(value):
+                _refuse(f"a pass has {name} = {shown(value)}; give a number from 0 to 1e12")
+        if self.special > self.instructions:
+            _refuse(
+                f"a pass has special = {self.special!r} of instructions = {self.instructions!r}; special is part of them"
+            )
+
 
 @dataclass(frozen=True)
 class StaticInputs:
     """What the published model takes of a workload: bytes an element, and statistics of each stage.
 
     ``modelled_bytes`` is b_B, all that the global-reread kernel moves; ``reread_bytes`` b_reread, what clusters save of
-    it; ``kept_bytes`` b_keep, what stays in shared memory; ``statistics`` q of each stage.
+    it; ``kept_bytes`` b_keep, what stays in shared memory; ``statistics`` q of each stage. Those of the catalogue are the
+    static inputs that the authors list with their published artefact. For LayerNorm these are 32, 12 and 4 B; figure 5 of
+    the paper measures 24 B without and 12 B with a cluster on an RTX 5090.
     """
 
     modelled_bytes: float
@@ -96,8 +124,17 @@ class StaticInputs:
     statistics: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not 0 <= self.reread_bytes < self.modelled_bytes or self.kept_bytes < 0 or not self.statistics:
-            _refuse(f"static inputs {self!r}: needs 0 <= reread_bytes < modelled_bytes, kept_bytes >= 0, statistics")
+        for name in ("modelled_bytes", "reread_bytes", "kept_bytes"):
+            if not is_count(getattr(self, name)):
+                _refuse(f"static inputs: {name} = {shown(getattr(self, name))}; give bytes from 0 to 1e12")
+        if not self.reread_bytes < self.modelled_bytes:
+            of = f"reread_bytes = {self.reread_bytes!r}, modelled_bytes = {self.modelled_bytes!r}"
+            _refuse(f"static inputs: {of}; needs 0 <= reread_bytes < modelled_bytes")
+        counts = self.statistics
+        if not isinstance(counts, tuple) or not counts or not all(_is_whole(each) and each >= 0 for each in counts):
+            _refuse(
+                f"static inputs: statistics = {shown(counts)}; give a tuple of whole numbers, one a stage, such as (2, 2)"
+            )
 
 
 @dataclass(frozen=True)
@@ -138,24 +175,24 @@ class Workload:
     by_name: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         object.__setattr__(self, "by_name", {tensor.name: tensor for tensor in (*self.inputs, *self.outputs)})
         inputs = {tensor.name for tensor in self.inputs}
+        where = f"workload {self.name!r}"
         if len(self.by_name) != len(self.inputs) + len(self.outputs):
-            _refuse(f"workload {self.name!r}: two tensors have one name")
+            _refuse(f"{where}: two tensors have one name")
         if not inputs or not self.passes:
-            _refuse(f"workload {self.name!r} has no inputs or no passes")
-        if self.structure not in get_args(Structure):
-            _refuse(
-                f"workload {self.name!r}: structure = {shown(self.structure)}; known: {', '.join(get_args(Structure))}"
-            )
-        if self.group is not None and (not isinstance(self.group, int) or self.group < 1):
-            _refuse(f"workload {self.name!r}: group = {shown(self.group)}; give elements, at least 1, or None")
+            _refuse(f"{where} has no inputs or no passes")
+        if len(inputs) > INPUTS_MOST:
+            _refuse(f"{where} has {len(inputs)} inputs; at most {INPUTS_MOST} are modelled")
+        if all(tensor.shared for tensor in self.inputs) or any(tensor.shared for tensor in self.outputs):
+            _refuse(f"{where}: give at least one input of the row itself, not shared, and no shared output")
         for form in get_args(Form):
             _check_passes(self, form, inputs)
+        own = sorted(tensor.name for tensor in self.inputs if not tensor.shared)
         for name in self.keeps or ():
-            if name not in inputs:
-                known = ", ".join(sorted(inputs))
-                _refuse(f"workload {self.name!r} keeps {shown(name)}, which is no input; inputs: {known}")
+            if name not in own:
+                _refuse(f"{where} keeps {shown(name)}, which is no input of the row itself; those: {', '.join(own)}")
 
     def form(self, form: Form) -> tuple[Pass, ...]:
         """The passes of that form."""
@@ -203,14 +240,48 @@ class Workload:
         return (rows, cols) if self.group is None else (rows * -(-cols // self.group), min(self.group, cols))
 
 
+def _check_kinds(workload: Workload) -> None:
+    for name in ("name", "title"):
+        text = getattr(workload, name)
+        if not isinstance(text, str) or not text.strip():
+            _refuse(f"a workload's {name} is {shown(text)}; give text")
+    where = f"workload {workload.name!r}"
+    for name, kind in (("inputs", Tensor), ("outputs", Tensor), ("passes", Pass), ("merged", Pass), ("compiled", Pass)):
+        given, may_lack = getattr(workload, name), name in ("merged", "compiled")
+        if may_lack and given is None:
+            continue
+        if not isinstance(given, tuple) or not all(isinstance(each, kind) for each in given):
+            _refuse(
+                f"{where}: {name} = {shown(given)}; give a tuple of {kind.__name__}{' or None' if may_lack else ''}"
+            )
+        if may_lack and not given:
+            _refuse(f"{where}: {name} is empty; give passes, or None for those of the definition")
+    keeps: object = workload.keeps
+    if keeps is not None and not isinstance(keeps, tuple):
+        _refuse(f"{where}: keeps = {shown(keeps)}; give a tuple of names of inputs, or None")
+    published: object = workload.published
+    if published is not None and not isinstance(published, StaticInputs):
+        _refuse(f"{where}: published = {shown(published)}; give StaticInputs or None")
+    if workload.structure not in get_args(Structure):
+        _refuse(f"{where}: structure = {shown(workload.structure)}; known: {', '.join(get_args(Structure))}")
+    if workload.group is not None and not (_is_whole(workload.group) and 1 <= workload.group <= SIZE_MOST):
+        _refuse(f"{where}: group = {shown(workload.group)}; give elements, from 1 to {SIZE_MOST}, or None")
+    if not _is_whole(workload.scalar_bytes) or not 1 <= workload.scalar_bytes <= 16:
+        _refuse(f"{where}: scalar_bytes = {shown(workload.scalar_bytes)}; give whole bytes from 1 to 16")
+
+
 def _check_passes(workload: Workload, form: Form, inputs: set[str]) -> None:
+    defined = {name for each in workload.passes for name in each.reads}
     for number, each in enumerate(workload.form(form)):
         where = f"workload {workload.name!r}, {form} pass {number}"
         for name in each.reads:
             if name not in inputs:
                 _refuse(f"{where} reads {shown(name)}, which is no input; inputs: {', '.join(sorted(inputs))}")
-        if each.statistics < 0 or each.instructions < 0 or not 0 <= each.special <= each.instructions:
-            _refuse(f"{where}: needs statistics >= 0 and 0 <= special <= instructions, has {each!r}")
+            if name not in defined:
+                _refuse(f"{where} reads {shown(name)}, which no pass of the definition reads")
+    lacks = sorted(defined - {name for each in workload.form(form) for name in each.reads})
+    if lacks:
+        _refuse(f"workload {workload.name!r}: no {form} pass reads {shown(lacks[0])}, which the definition does")
 
 
 def checked_dtype(name: Any) -> str:
@@ -233,11 +304,25 @@ def checked_size(name: str, value: Any) -> int:
 
 def checked_seconds(name: str, value: Any, *, zero: bool = False) -> float:
     """A time as a float; :class:`ConfigError` if it is none, or 0 where that is not allowed."""
-    known = float(value) if _is_real(value) else -1.0
-    if not isfinite(known) or known < 0 or (known == 0 and not zero):
-        raise ConfigError(f"{name} = {shown(value)}; give seconds, {'0 or more' if zero else 'more than 0'}")
+    try:
+        known = float(value) if _is_real(value) else -1.0
+    except OverflowError:  # an integer beyond any float
+        known = -1.0
+    if not isfinite(known) or not 0 <= known <= SECONDS_MOST or (known == 0 and not zero):
+        raise ConfigError(
+            f"{name} = {shown(value)}; give seconds, {'0 or more' if zero else 'more than 0'}, at most 1e9"
+        )
     return known
 
 
 def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a number from 0 to ``COUNT_MOST``."""
+    return _is_real(value) and 0 <= value <= COUNT_MOST

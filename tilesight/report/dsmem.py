@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tilesight.dsmem.answer import AlternativeTime
+from tilesight.dsmem.answer import WIDEST, AlternativeTime
 from tilesight.dsmem.measured import MeasuredVerdict
 from tilesight.dsmem.verdict import Verdict
 from tilesight.errors import counted
@@ -51,8 +51,7 @@ def _blocks(verdict: Verdict, measured: Measured | None, more: list[tuple[str, s
         ends = f"{verdict.margin_low:.3f} to {verdict.margin_high:.3f}"
         facts.append(("margin", f"{verdict.margin:.3f} ({ends}): best other kernel / best cluster"))
     if verdict.times and verdict.rejected is None:
-        crossover = "none up to 2**21" if verdict.crossover_cols is None else f"{verdict.crossover_cols} columns"
-        facts.append(("crossover", crossover))
+        facts.append(("crossover", _crossover(verdict)))
     if verdict.times:
         facts.append(("compulsory", f"{verdict.compulsory_bytes:.4g} B an element"))
         facts.append(("state", f"{verdict.cache} cache"))
@@ -63,13 +62,21 @@ def _blocks(verdict: Verdict, measured: Measured | None, more: list[tuple[str, s
     return blocks
 
 
+def _crossover(verdict: Verdict) -> str:
+    first = verdict.crossover_cols
+    if verdict.cluster and (first is None or first > verdict.cols):
+        later = "" if first is None else f"; at all that were tried from {first} columns on"
+        return f"pays here, but not at every wider row{later}"
+    return f"none up to {WIDEST} columns" if first is None else f"{first} columns"
+
+
 def _times(verdict: Verdict, measured: Measured | None) -> Grid:
-    columns = ["<alternative", "time", "low", "high", "<bound by", "B/element", "found in L2", "<launch"]
+    columns = ["<alternative", "time", "likely", "<bound by", "B/element", "found in L2", "<launch"]
     if measured is not None:
         columns[2:2] = ["measured", "predicted / measured"]
     rows = []
     for each in verdict.times:
-        row = _row(each)
+        row = _row(each, verdict.common_half_width or 0.0)
         if measured is not None:
             real = measured(each)
             ratio = "" if real is None or each.seconds is None else f"{each.seconds / real:.3f}"
@@ -78,10 +85,10 @@ def _times(verdict: Verdict, measured: Measured | None) -> Grid:
     return Grid(columns, rows, "alternatives")
 
 
-def _row(each: AlternativeTime) -> list[str]:
+def _row(each: AlternativeTime, common: float) -> list[str]:
     name = _name(each.name, each.cluster)
     if each.seconds is None:
-        return [name, "", "", "", "", "", "", "not legal"]
+        return [name, "", "", "", "", "", "not legal"]
     launch = f"{counted(each.ctas_per_sm, 'CTA')} of {each.threads} threads an SM"
     if each.name in ("cluster", "staged"):
         launch += f", {counted(each.slots, 'row')} in flight"
@@ -90,8 +97,7 @@ def _row(each: AlternativeTime) -> list[str]:
     return [
         name,
         format_seconds(each.seconds),
-        _seconds(each.seconds_low),
-        _seconds(each.seconds_high),
+        _likely(each, common),
         "timed" if each.timed else each.binding or "",
         "" if each.dram_bytes_per_element is None else f"{each.dram_bytes_per_element:.2f}",
         "" if each.hit_share is None else format_percent(each.hit_share, 0),
@@ -99,15 +105,17 @@ def _row(each: AlternativeTime) -> list[str]:
     ]
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else format_seconds(value)
+def _likely(each: AlternativeTime, common: float) -> str:
+    """Ends of what the model does not know, widened by the error that all times share."""
+    if each.timed or each.seconds_low is None or each.seconds_high is None:
+        return ""
+    return f"{format_seconds(each.seconds_low * (1 - common))} to {format_seconds(each.seconds_high * (1 + common))}"
 
 
 def _notes(verdict: Verdict) -> list[str]:
     illegal = [f"{_name(each.name, each.cluster)}: {each.why}" for each in verdict.times if each.why]
     shared = []
     if verdict.common_half_width is not None:
-        shared = [
-            f"all times share an error of the memory's rates, about {format_percent(verdict.common_half_width, 0)}"
-        ]
+        error = format_percent(verdict.common_half_width, 0)
+        shared = [f"all times share an error of the memory's rates, about {error}, which the likely ones include"]
     return [*illegal, *shared, *verdict.assumptions]
