@@ -2,8 +2,8 @@
 
     python validation/dsmem_score.py [FOLDER] [--write]      FOLDER: validation/records/h200_sxm
 
-Every point of the record that has all alternatives is scored, fp32; a table of them is printed, and with --write the tables
-between the markers of both pages are written. No GPU is needed.
+Every point of the record that has all alternatives is scored, fp32 and bf16 apart; tables are printed, and with --write put
+between the markers of both pages. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ class Scored:
         return sizes[chosen] / min(sizes.values()) if chosen in sizes else None
 
 
-def scored(folder: Path, gpu: str = "h200_sxm") -> list[Scored]:
-    """All points of the record, workload by workload."""
+def scored(folder: Path, gpu: str = "h200_sxm", dtype: str = "fp32") -> list[Scored]:
+    """All points of the record in one format, workload by workload."""
     path, hardware = folder / "dsmem.csv", load_profile(gpu)
     with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["dtype"] == "fp32" and row["seconds"]]
+        rows = [row for row in csv.DictReader(file) if row["dtype"] == dtype and row["seconds"]]
     keys = {(row["workload"], int(row["rows"]), int(row["cols"])): float(row["compulsory_bytes"]) for row in rows}
     order = sorted(keys, key=lambda key: (SIX.index(key[0]), key[2]))
-    return [Scored(beside(verdict(*key, hardware=hardware), path), keys[key]) for key in order]
+    return [Scored(beside(verdict(*key, hardware=hardware, dtype=dtype), path), keys[key]) for key in order]
 
 
 def complete(points: Sequence[Scored]) -> list[Scored]:
@@ -163,6 +163,12 @@ def verdict_table(points: Sequence[Scored]) -> Iterator[str]:
             yield from ("", f"{which}:", "", *(f"- {line}" for line in verdict_scores(those)))
 
 
+def half_scores(folder: Path) -> Iterator[str]:
+    """Scores in bf16."""
+    yield from ("", "bf16, at 4096, 16384 and 65536 columns:", "")
+    yield from (f"- {line}" for line in verdict_scores(complete(scored(folder, dtype="bf16"))))
+
+
 def crossover_table(points: Sequence[Scored]) -> Iterator[str]:
     """Markdown of the width from which clusters pay: measured, between two widths, and predicted."""
     yield "| workload | measured: pay from | predicted: from |"
@@ -201,8 +207,14 @@ def main() -> None:
     options = parser.parse_args()
     points = complete(scored(options.folder))
     tables = {
-        "kernels": list(kernel_table(points)),
-        "verdicts": [*crossover_table(points), *verdict_table(points)],
+        "kernels": [
+            *kernel_table(points),
+            "",
+            "bf16:",
+            "",
+            *kernel_table(complete(scored(options.folder, dtype="bf16"))),
+        ],
+        "verdicts": [*crossover_table(points), *verdict_table(points), *half_scores(options.folder)],
     }
     for name, lines in tables.items():
         print("\n".join(lines))
