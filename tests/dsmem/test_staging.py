@@ -14,6 +14,7 @@ from tilesight.dsmem.staging import (
     mailbox_bytes,
     register_placement,
     reread_placement,
+    resident,
     slice_elements,
     streaming_placement,
 )
@@ -89,10 +90,18 @@ def test_ctas_an_sm_by_hand():
 
 
 def test_an_sm_holds_eight_ctas_of_clusters():
-    # 64 threads of 40 + 8 + 12 registers, in eights 64: 16 have room
+    # 64 threads of 28 + 2 * 4 + 8 + 12 registers = 56: a quarter of 16384 holds 9 warps of 1792, an SM 36, so 18 CTAs
     assert one("layernorm_backward", 4096, 16).ctas_per_sm == 8
-    assert one("layernorm_backward", 4096, 16, rates=replace(RATES, cluster_ctas=32.0)).ctas_per_sm == 16
+    assert one("layernorm_backward", 4096, 16, rates=replace(RATES, cluster_ctas=32.0)).ctas_per_sm == 18
     assert RATES.cluster_ctas == 8
+
+
+def test_registers_come_from_quarters_of_an_sm():
+    # 104 registers: a quarter of 16384 holds 4 warps of 3328, an SM 16; nine warps of a CTA fit once, though 65536 / (9 * 3328)
+    # is 2.2; three warps five times, eight twice; 80 registers: 6 warps of 2560 a quarter
+    threads, none = np.array([288.0, 96.0, 256.0]), np.zeros(3)
+    assert resident(threads, none + 101, none, RATES).tolist() == [1, 5, 2]
+    assert resident(threads, none + 80, none, RATES).tolist() == [2, 8, 3]
 
 
 def test_the_largest_row_by_hand():

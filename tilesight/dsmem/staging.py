@@ -40,8 +40,11 @@ KEEPS = (1, 2, 4, 8, 16)
 KEPT_REGISTERS_MOST = 64
 SMALL_CTA_BYTES, SMALL_THREADS, SMALL_BLOCK = 3072.0, 1024.0, 128.0
 """Shared memory beside the slot of a single CTA that is not alone on its SM, threads of all of them, and of one at least."""
-REGISTERS_BESIDE = 40
-"""Registers of a thread that hold no element of a row: addresses, masks, sums."""
+REGISTERS_BESIDE, REGISTERS_PLAIN = 28.0, 40.0
+"""Registers of a thread that hold no element of a row: addresses, masks, sums; two more for each load in flight. Those of a
+kernel that keeps nothing in registers."""
+SM_QUARTERS = 4.0
+"""Parts of an SM with registers of their own."""
 REGISTERS_SHARED, REGISTERS_PACKED = 12, 20
 """... more of them for each input that all rows share, and where results are packed into another width."""
 REGISTERS_BOUND = 64.0
@@ -86,11 +89,16 @@ def slice_elements(cols: Floats, cluster: Floats, element_bytes: float) -> Float
 
 
 def resident(threads: Floats, registers: Floats, smem_bytes: Floats, rates: Rates) -> Floats:
-    """CTAs that an SM holds by threads, registers (of a warp, in multiples of 8 a thread), shared memory and slots."""
+    """CTAs that an SM holds by threads, registers, shared memory and slots.
+
+    Registers are given to warps, in multiples of 8 a thread, from the quarter of the SM on which a warp runs (CUDA occupancy
+    calculator: a warp allocation granularity of 4): four times as many warps as a quarter holds.
+    """
     each = np.ceil(registers / 8.0) * 8.0
+    warps = SM_QUARTERS * np.floor(rates.registers / SM_QUARTERS / (32.0 * each))
     limits = [
         rates.threads / threads,
-        rates.registers / (threads * each),
+        warps / np.ceil(threads / 32.0),
         rates.smem_sm_bytes / np.maximum(smem_bytes + rates.smem_reserved_bytes, 1.0),
         np.full_like(threads, rates.ctas),
     ]
@@ -126,7 +134,8 @@ def _registers(workload: Workload, keep: Floats, split: Truths, dtype: str) -> F
     """Registers of a thread of our kernels, by what it keeps; as the compiler's, within a few."""
     inputs, shared, _ = row_inputs(workload, dtype)
     packed = any(tensor.element_bytes is not None for tensor in workload.outputs)
-    kept = REGISTERS_BESIDE + 4.0 * keep * inputs + REGISTERS_SHARED * shared + REGISTERS_PACKED * packed
+    beside = REGISTERS_BESIDE + 2.0 * loads_in_flight(workload, dtype)
+    kept = beside + 4.0 * keep * inputs + REGISTERS_SHARED * shared + REGISTERS_PACKED * packed
     return np.where((keep == 0) & ~split, REGISTERS_BOUND, kept)
 
 
@@ -185,7 +194,7 @@ def published_placement(workload: Workload, cols: Floats, cluster: Floats, dtype
     staged = elements * workload.counted(dtype).kept_bytes
     threads = np.full_like(staged, float(BLOCK_MOST))
     scratch = mailbox_bytes(workload)
-    ctas = resident(threads, np.full_like(staged, REGISTERS_BESIDE), staged + scratch, rates)
+    ctas = resident(threads, np.full_like(staged, REGISTERS_PLAIN), staged + scratch, rates)
     ctas = np.where(cluster > 1, np.minimum(ctas, rates.cluster_ctas), ctas)
     legal = staged + scratch <= rates.smem_cta_bytes
     placed = _plain(elements, threads, np.where(legal, ctas, 0.0))
