@@ -97,8 +97,8 @@ def test_an_sm_holds_eight_ctas_of_clusters():
 
 
 def test_registers_come_from_quarters_of_an_sm():
-    # 104 registers: a quarter of 16384 holds 4 warps of 3328, an SM 16; nine warps of a CTA fit once, though 65536 / (9 * 3328)
-    # is 2.2; three warps five times, eight twice; 80 registers: 6 warps of 2560 a quarter
+    # 104 registers: a quarter of 16384 holds 4 warps of 3328, an SM 16; nine warps of a CTA fit once, though
+    # 65536 / (9 * 3328) is 2.2; three warps five times, eight twice; 80 registers: 6 warps of 2560 a quarter
     threads, none = np.array([288.0, 96.0, 256.0]), np.zeros(3)
     assert resident(threads, none + 101, none, RATES).tolist() == [1, 5, 2]
     assert resident(threads, none + 80, none, RATES).tolist() == [2, 8, 3]
