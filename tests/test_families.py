@@ -99,7 +99,7 @@ def test_laws(gpu, kind, altered, differences):
         except ConfigError:
             deeper = estimate
         if deeper.ctas_per_sm == estimate.ctas_per_sm:
-            assert deeper.seconds <= estimate.seconds * PARTED
+            assert deeper.seconds <= estimate.seconds * 1.25  # as recorded (triton_drift_stages)
         # twice the depth is never faster, where rows of k elements stay as aligned
         if config.split_k == 1 and problem.k * dtype(kind).bits % 1024 == 0:
             double = predict(replace(problem, k=2 * problem.k), config, hardware=hardware, cache="cold", clock="burst")

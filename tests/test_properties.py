@@ -231,8 +231,9 @@ def test_more_stages_are_never_slower_until_occupancy_drops(gpu, problem, config
     fewer = priced(problem, config, gpu, **situation)
     more = priced(problem, replace(config, stages=config.stages + 1), gpu, **situation)
     assume(more.ctas_per_sm == fewer.ctas_per_sm)
-    # SMs that wait less press more on L2, whose CTAs then drift apart: a few percent may be lost
-    assert more.seconds <= fewer.seconds * 1.06
+    # SMs that wait less press more on L2, whose CTAs then drift apart: a product with five stages took a quarter longer than
+    # with four (record triton_drift_stages, 128 x 128 at k = 30,016)
+    assert more.seconds <= fewer.seconds * 1.25
 
 
 # --- batches ---
