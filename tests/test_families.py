@@ -15,8 +15,6 @@ from tilesight.errors import ConfigError, UnsupportedError
 from tilesight.kernels.instructions import matrix_family
 
 SLACK = 1 + 1e-9
-PARTED = 1.06
-"""What may be lost where a launch that waits less lets its CTAs drift apart: they look up and fetch more."""
 PROFILES = {name: load_profile(name) for name in list_profiles()}
 PAIRS = [
     (name, kind)
@@ -92,14 +90,14 @@ def test_laws(gpu, kind, altered, differences):
             operands = problem.batch * (problem.m + problem.n) * problem.k * dtype(kind).bytes_per_element
             assert estimate.dram_read_bytes * SLACK >= operands
         # a faster memory is never slower
-        assert predict(problem, config, hardware=better, **situation).seconds <= estimate.seconds * PARTED
+        assert predict(problem, config, hardware=better, **situation).seconds <= estimate.seconds * SLACK
         # nor are more stages at the same occupancy
         try:
             deeper = predict(problem, replace(config, stages=config.stages + 1), hardware=hardware, **situation)
         except ConfigError:
             deeper = estimate
         if deeper.ctas_per_sm == estimate.ctas_per_sm:
-            assert deeper.seconds <= estimate.seconds * 1.25  # as recorded (triton_drift_stages)
+            assert deeper.seconds <= estimate.seconds * SLACK
         # twice the depth is never faster, where rows of k elements stay as aligned
         if config.split_k == 1 and problem.k * dtype(kind).bits % 1024 == 0:
             double = predict(replace(problem, k=2 * problem.k), config, hardware=hardware, cache="cold", clock="burst")

@@ -141,10 +141,10 @@ def test_a_better_gpu_is_never_slower(gpu, altered, what, factor):
         improved = priced(problem, config, better, **situation)
         # the faster SMs are against L2, the further CTAs drift apart: they may look up and fetch more, and lose a little
         apart = {"DRAM": 0.0, "L2": -1.0, "SM clock": 1.0}[what]
-        assert improved.seconds <= base.seconds * (PARTED if apart else SLACK)
+        assert improved.seconds <= base.seconds * (PARTED if apart > 0 else SLACK)
         for name in ("dram_read_bytes", "lookup_bytes"):
             more, before = getattr(improved, name), getattr(base, name)
-            assert more == before if apart == 0 else (more - before) * apart >= (1 - PARTED) * before
+            assert more == before if apart == 0 else (more - before) * apart >= -1e-9 * before
 
     check()
 
@@ -188,7 +188,7 @@ def test_a_bigger_problem_is_never_faster_at_one_clock(unlimited, config, rows, 
         priced(problem, config, unlimited, cache="cold", clock=clock)
         for problem in small_and_big(config, rows, columns, steps, side, further)
     )
-    assert small.seconds <= big.seconds * PARTED
+    assert small.seconds <= big.seconds * SLACK
 
 
 @given(*growth)
@@ -202,10 +202,10 @@ def test_a_bigger_problem_is_never_faster_but_for_the_power_of_its_reads(
         priced(problem, config, gpu, cache="cold", clock=clock)
         for problem in small_and_big(config, rows, columns, steps, side, further)
     )
-    assert small.seconds <= big.seconds * 1.01 * PARTED
-    assert small.seconds - small.terms["clock"] <= (big.seconds - big.terms["clock"]) * 1.01 * PARTED
+    assert small.seconds <= big.seconds * 1.01
+    assert small.seconds - small.terms["clock"] <= (big.seconds - big.terms["clock"]) * 1.01
     if big.rounds > small.rounds or side != "n":
-        assert small.seconds <= big.seconds * PARTED
+        assert small.seconds <= big.seconds * SLACK
 
 
 @pytest.fixture(scope="session")
